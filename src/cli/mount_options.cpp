@@ -51,7 +51,7 @@ void add_mounts(CLI::App& app, mounting::Options& into) {
   mount->add_flag("--all", into.all, "Mount what --mounts-dir lists, and what was mounted before a reboot");
   mount
       ->add_flag("--refresh-keys", into.refresh,
-                 "Mount nothing: read the keyrings again, and move mounted volumes to their users and keys of now")
+                 "Mount nothing: read the keyrings again, and move mounted volumes to the keys that are there now")
       ->excludes("--user", "--keyring");
   mount->add_option("--mounts-dir", into.mounts_dir, "Folder of files, one mount each: docs/standalone.md")
       ->capture_default_str();

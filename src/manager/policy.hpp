@@ -16,7 +16,7 @@ struct Goal {
     mount,
     unmount,
     expand,    ///< grows the device and its filesystem to the size of the image
-    refresh,   ///< repeats the stage of what is mounted, with the secrets of now; mounts nothing
+    refresh,   ///< repeats the stage of what is mounted, with the present secrets; mounts nothing
     set_down,  ///< unmounts, but keeps the claim for another mount; an unmount that had begun is completed
   };
   What what = What::mount;

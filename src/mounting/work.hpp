@@ -35,7 +35,7 @@ struct Results {
   int failed = 0;
 };
 task<result<Results>> mount_all(Mounter& mounter, const Options& ask, Until until);
-/// Mounts nothing: has the plugin stage what is mounted again, with the keys of now.
+/// Mounts nothing: repeats the stage of what is mounted, with the present keys.
 task<result<Results>> refresh_all(Mounter& mounter, const Options& ask, Until until);
 task<result<Results>> unmount_all(Mounter& mounter, const Options& ask, Until until);
 

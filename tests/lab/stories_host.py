@@ -182,6 +182,28 @@ def expect_served_by(host, keeper):
     return found[0][1]
 
 
+def databases_on(host, folders, threads=2):
+    """A database on each mount of mounts.d; the folders by their databases."""
+    databases = {"db%d" % number: folder for number, folder in enumerate(folders)}
+    for name, folder in databases.items():
+        host.ask("database", name, folder, "corbd-mounts.service", threads=threads)
+    return databases
+
+
+def all_write(host, databases):
+    for name, folder in databases.items():
+        host.ask("wait_writes", name, folder, 60)
+
+
+def end_all(host, databases, boot, kills):
+    """Ends the databases, of which nothing is lost, and then what the story started."""
+    for name, folder in databases.items():
+        host.ask("end_writes", name)
+        say("%s: %d writes, none lost, no error" % (folder, host.ask("verify", name, folder, boot, kills)["acked"]))
+    host.ask("stop", list(databases.values()))
+    host.end()
+
+
 # [failure:151]
 def story_host_upgrade(lab):
     """an upgrade of the Debian package, a failed reload and a crash under 16 writers lose no write or mount; the upgrade blocklists no client"""
@@ -189,15 +211,9 @@ def story_host_upgrade(lab):
     host, folders = booted(lab, *images)
     host.ask("enable", "corbd", "corbd-mounts")
     host.ask("wait_active", "corbd", "corbd-mounts")
-    databases = {"db%d" % number: folder for number, folder in enumerate(folders)}
-    for name, folder in databases.items():
-        host.ask("database", name, folder, "corbd-mounts.service", threads=4)
+    databases = databases_on(host, folders, threads=4)
     boot = host.ask("boot_id")
-
-    def all_write():
-        for name, folder in databases.items():
-            host.ask("wait_writes", name, folder, 60)
-    all_write()
+    all_write(host, databases)
     units = ("corbd", "corbd-mounts", *databases)
     before, first, cut_off, told = [host.ask("runs", unit) for unit in units], host.ask("main_process"), blocklisted(lab), host.ask("told_by_nbd")
     mounts = [host.ask("mount_number", folder) for folder in folders]
@@ -205,7 +221,7 @@ def story_host_upgrade(lab):
     second = host.ask("main_process")
     check(second != first, "the upgrade left the agent that it found")
     expect_served_by(host, second)
-    all_write()
+    all_write(host, databases)
     check(blocklisted(lab) <= cut_off, "the upgrade blocklisted %s" % (blocklisted(lab) - cut_off))
     expect_silence(told, host.ask("told_by_nbd"))
     stalls = [host.ask("longest_stall", name, folder) for name, folder in databases.items()]
@@ -217,12 +233,12 @@ def story_host_upgrade(lab):
     check(host.ask("main_process") == second, "a reload that failed changed the agent")
     expect_served_by(host, second)
     check([host.ask("runs", unit) for unit in units] == before, "a unit ended: %s, before %s" % ([host.ask("runs", unit) for unit in units], before))
-    all_write()
+    all_write(host, databases)
 
     # The agent dies: for systemd and the kernel nothing happens.
     agent = expect_served_by(host, second)
     kills = [host.ask("kill", agent)]
-    all_write()
+    all_write(host, databases)
     check(expect_served_by(host, second) != agent, "the agent lives")
     expect_silence(told, host.ask("told_by_nbd"))
     check([host.ask("runs", unit) for unit in units] == before, "a unit ended: %s, before %s" % ([host.ask("runs", unit) for unit in units], before))
@@ -231,14 +247,10 @@ def story_host_upgrade(lab):
     kills.append(host.ask("kill", second))
     wait_for("another keeper", lambda: host.ask("main_process") not in (0, second), 60)
     host.ask("wait_active", "corbd")
-    all_write()
+    all_write(host, databases)
     expect_served_by(host, host.ask("main_process"))
     check([host.ask("mount_number", folder) for folder in folders] == mounts, "a mount is another")
-    for name, folder in databases.items():
-        host.ask("end_writes", name)
-        say("%s: %d writes, none lost, no error" % (folder, host.ask("verify", name, folder, boot, kills)["acked"]))
-    host.ask("stop", folders)
-    host.end()
+    end_all(host, databases, boot, kills)
 
 
 story_host_upgrade.limit = 400
@@ -258,15 +270,9 @@ def story_host_rotated(lab):
     host.ask("put_user", users[0], folders)
     host.ask("enable", "corbd", "corbd-mounts", "corbd-keys.path")
     host.ask("wait_active", "corbd", "corbd-mounts", "corbd-keys.path")
-    databases = {"db%d" % number: folder for number, folder in enumerate(folders)}
-    for name, folder in databases.items():
-        host.ask("database", name, folder, "corbd-mounts.service")
+    databases = databases_on(host, folders)
     boot = host.ask("boot_id")
-
-    def all_write():
-        for name, folder in databases.items():
-            host.ask("wait_writes", name, folder, 60)
-    all_write()
+    all_write(host, databases)
     check(host.ask("users") == {users[0]: 2}, "before: %s" % host.ask("users"))
     cut_off, told = blocklisted(lab), host.ask("told_by_nbd")
     changed = now_us()
@@ -276,19 +282,15 @@ def story_host_rotated(lab):
     say("both devices have the new user %.1f s after it was written" % ((now_us() - changed) / 1e6))
     check(not host.ask("needs", users[0]), "the first user is still needed")
     lab.admin("ceph", "auth", "rm", "client." + users[0])
-    all_write()
+    all_write(host, databases)
     check(blocklisted(lab) <= cut_off, "the change blocklisted %s" % (blocklisted(lab) - cut_off))
     expect_silence(told, host.ask("told_by_nbd"))
     stalls = [host.ask("longest_stall", name, folder) for name, folder in databases.items()]
     say("longest stall with the change: %s s" % ", ".join("%.2f" % (stall / 1e6) for stall in stalls))
     kills = [host.ask("kill", expect_served_by(host, host.ask("main_process")))]
-    all_write()
+    all_write(host, databases)
     check(host.ask("users") == {users[1]: 2}, "after the kill: %s" % host.ask("users"))
-    for name, folder in databases.items():
-        host.ask("end_writes", name)
-        say("%s: %d writes, none lost, no error" % (folder, host.ask("verify", name, folder, boot, kills)["acked"]))
-    host.ask("stop", folders)
-    host.end()
+    end_all(host, databases, boot, kills)
 
 
 story_host_rotated.limit = 400

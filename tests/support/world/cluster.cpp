@@ -34,7 +34,7 @@ bool Cluster::has_open_images() const {
     // One that was given up writes no more, and who needs the image fences it.
     const bool given_up = one.second->node().agent.was_cut(client);
     // The image for a move that did not come about may close for as long as the agent lives.
-    const bool harmless = one.second->read_only() || one.second->closes_without_lock();
+    const bool harmless = one.second->read_only() || one.second->only_closes();
     return !ticketless.contains(client) || !(given_up || refuses(client) || harmless);
   });
 }

@@ -438,9 +438,9 @@ void FakeOpened::close_later(World& world, const Handle& handle, int life) {
   });
 }
 
-bool FakeOpened::closes_without_lock() const {
+bool FakeOpened::only_closes() const {
   const FakeImage* of = world_.cluster.by_id(key_.image_id);
-  return closing_ && (of == nullptr || of->lock_owner != client_);
+  return closing_ && (of == nullptr || (of->lock_owner != client_ && of->writer != client_));
 }
 
 task<result<>> FakeOpened::close(Until until) {

@@ -75,8 +75,8 @@ class FakeOpened final : public image::Image {
   bool client_given_up() const override { return world_.agent.node.cut.contains(client_); }
   const World& node() const { return world_; }
   bool is_closed() const { return *gone_; }  ///< in the cluster
-  /// Whether nothing is left of it but its close.
-  bool closes_without_lock() const;
+  /// Whether nothing is left of it but its close: its client has neither the lock nor the writer's mark.
+  bool only_closes() const;
   void cut_off(const std::string& why);
   /// Tells its owner, if the size has changed.
   void resized();

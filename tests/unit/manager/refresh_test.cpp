@@ -19,7 +19,7 @@ result<bool> refresh(Process& process, Mount mount) {
 
 }  // namespace
 
-TEST_CASE("a refresh repeats the stage of what is mounted with the secrets of now, and publishes nothing") {
+TEST_CASE("a refresh repeats the stage of what is mounted with the present secrets, and publishes nothing") {
   World world;
   Process process(world);
   REQUIRE(process.mount(with_key("old")));
@@ -65,6 +65,20 @@ TEST_CASE("a refresh mounts nothing that is not mounted") {
   CHECK(refresh(process, with_key("new")).value() == false);
   CHECK(world.count("stage") == stages);
   CHECK(world.count("publish") == 1);
+}
+
+TEST_CASE("a refresh leaves a volume alone whose unmount was begun and did not end") {
+  World world;
+  Process process(world);
+  REQUIRE(process.mount(with_key("old")));
+  world.plugin_says = [](const std::string& call) -> std::optional<Error> {
+    if (call == "unpublish") return Error{errc::internal, "it is busy"};
+    return std::nullopt;
+  };
+  REQUIRE_FALSE(process.unmount("/srv/a"));
+  REQUIRE(world.is_mounted("/srv/a"));
+  CHECK(refresh(process, with_key("new")).value() == false);
+  CHECK(world.staged_with.secrets.at("userKey").reveal() == "old");
 }
 
 TEST_CASE("a refresh that the plugin refuses leaves the mount and its claim as they are") {
