@@ -110,9 +110,9 @@ void Healer::report_stuck(const std::vector<volume::Status>& all) {
   });
 }
 
-/// librados sends requests again by itself, and a new client of the same user would get no better answers. But one of
-/// another user may. The silent client is given up once each of its volumes has another user, or gets no answers
-/// either.
+/// librados sends requests again by itself, so a new client of the same user seldom gets better answers. But one of
+/// another user may. The silent client is given up if a new one does better, or once each of its volumes has another
+/// user or gets no answers either.
 void Healer::admit_silent(const std::vector<volume::Status>& all) {
   silent_clients_.clear();
   for (const auto& one : all)

@@ -28,6 +28,7 @@ class NbdLink final : public device::Link {
   int error() const override { return session_->error(); }
   std::uint64_t in_flight() const override { return session_->in_flight(); }
   duration oldest() const override { return session_->oldest(); }
+  image::Range oldest_range() const override { return session_->link_state()->oldest_range(); }
   bool fails_flushes() const override { return session_->fails_flushes(); }
   void accept_loss() override { session_->accept_loss(); }
   device::Figures figures() const override { return session_->figures(); }

@@ -24,12 +24,15 @@ class RequestSlots {
   std::size_t used() const { return used_; }
   /// The image has the slot's request since `read_us`.
   void begin(Slot& slot, std::int64_t read_us);
+  /// The image has another piece of the slot's request now.
+  void goes_on(const Slot& slot);
   void end(Slot& slot);
   Slot* oldest() const { return oldest_; }
   /// Callable from any thread.
   std::uint64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
 
  private:
+  void show(const Slot* oldest);
   Session& of_;
   LinkState& shown_;
   std::atomic<std::uint64_t> in_flight_{0};

@@ -117,7 +117,7 @@ void Session::submit(Slot& slot, std::int64_t read_us) {
   slots_.begin(slot, read_us);
   slow_.watch(read_us);
   slot.piece_left = slot.request.length;
-  slot.piece_offset = slot.request.offset;
+  slot.piece_at = slot.request.offset;
   slot.tells_loss = lost_cache_.concerns(slot.request);
   const Request& request = slot.request;
   switch (request.command) {
@@ -137,12 +137,12 @@ void Session::submit(Slot& slot, std::int64_t read_us) {
 }
 
 void Session::submit_piece(Slot& slot) {
-  const std::uint32_t piece = std::min(slot.piece_left, kPiece);
-  const std::uint64_t offset = slot.piece_offset;
-  slot.piece_offset += piece;
-  slot.piece_left -= piece;
-  if (slot.request.command == Command::trim) return image_.discard(slot, offset, piece);
-  image_.write_zeroes(slot, offset, piece);
+  slot.piece_at += slot.piece_bytes;
+  slot.piece_bytes = std::min(slot.piece_left, kPiece);
+  slot.piece_left -= slot.piece_bytes;
+  slots_.goes_on(slot);
+  if (slot.request.command == Command::trim) return image_.discard(slot, slot.piece_at, slot.piece_bytes);
+  image_.write_zeroes(slot, slot.piece_at, slot.piece_bytes);
 }
 
 /// Starts the next piece of a request, if it has more.

@@ -39,9 +39,10 @@ struct Slot final : image::Op, Completion, Reply {
   Request request;
   std::byte* buffer = nullptr;
   int result = 0;
-  std::uint64_t piece_offset = 0;  ///< for a long TRIM or WRITE_ZEROES: the next piece,
-  std::uint32_t piece_left = 0;    ///< and the bytes left from there
-  std::size_t sent = 0;            ///< bytes of the reply that ReplyWriter::answer_alone() sent
+  std::uint64_t piece_at = 0;     ///< for TRIM and WRITE_ZEROES: the piece that the image has,
+  std::uint32_t piece_bytes = 0;  ///< its bytes,
+  std::uint32_t piece_left = 0;   ///< and those after it
+  std::size_t sent = 0;           ///< bytes of the reply that ReplyWriter::answer_alone() sent
 };
 
 }  // namespace corbd::nbd

@@ -29,7 +29,8 @@ std::optional<Decision> judge_silent_client(const Situation& view) {
   if (!view.silent || !serves(view) || seen.client_given_up) return std::nullopt;
   if (!seen.facts.client_judged) {
     if (auto step = look_at_users(view)) return *step;
-    if (*seen.facts.user_refused && has_other_user(view) && !seen.client_needed) return Step(step::GiveUpClient{});
+    const bool replaced = *seen.facts.user_refused && has_other_user(view) && !seen.client_needed;
+    if (replaced || seen.facts.client_deaf) return Step(step::GiveUpClient{});
   }
   return seen.silent ? std::optional<Decision>(Done{}) : std::nullopt;
 }
@@ -38,7 +39,10 @@ std::optional<Step> judge_closing_client(const Situation& view) {
   const Observation& seen = view.seen;
   const bool stuck = (seen.image_closing || seen.session_stuck) && seen.image_open && !seen.tombstone;
   const bool failed = view.record && view.record->failed;
-  if (!stuck || failed || seen.client_given_up || seen.client_needed || seen.facts.client_judged) return std::nullopt;
+  if (!stuck || failed || seen.client_given_up || seen.facts.client_judged) return std::nullopt;
+  if (!seen.facts.user_refused) return look(Fact::client_user);
+  if (seen.facts.client_deaf) return Step(step::GiveUpClient{});
+  if (seen.client_needed) return std::nullopt;
   if (auto step = look_at_users(view)) return step;
   return *seen.facts.user_refused ? std::optional<Step>(step::GiveUpClient{}) : std::nullopt;
 }

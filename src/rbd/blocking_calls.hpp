@@ -2,6 +2,9 @@
 // not answer takes nothing from the others.
 #pragma once
 
+#include <algorithm>
+#include <array>
+
 #include "corbd/core/async_lock.hpp"
 #include "corbd/core/blocking_pool.hpp"
 #include "corbd/core/gate.hpp"
@@ -19,6 +22,7 @@ class BlockingCalls {
       : control_(control),
         clock_(clock),
         pool_(pool),
+        at_once_(at_once),
         slots_(control, clock,
                "one of the " + std::to_string(at_once) + " threads for " + whose +
                    ", which all wait for the cluster: see `ceph health detail`",
@@ -40,9 +44,13 @@ class BlockingCalls {
     co_return co_await run<Job, R>(gate, std::move(job), for_thread, {}, std::move(what), nullptr);
   }
 
+  /// Whether nobody waits for a thread or has one.
+  bool idle() const { return *entered_ == 0 && slots_.free() == at_once_; }
+
  private:
   template <class Job, class R>
   task<R> run(Gate& gate, Job job, Until for_thread, Until until, std::string what, Slots* turn) {
+    const Entered here(entered_);
     Slots::Guard mine;
     if (turn != nullptr) {
       auto taken = co_await turn->take(for_thread);
@@ -64,32 +72,55 @@ class BlockingCalls {
     promise.set(co_await pool.run(std::move(job), {}, std::move(what)));
   }
 
+  /// A call that waits for a thread or has one. Calls that are never resumed go after the threads.
+  class Entered {
+   public:
+    explicit Entered(std::shared_ptr<std::size_t> count) : count_(std::move(count)) { ++*count_; }
+    Entered(const Entered&) = delete;
+    Entered& operator=(const Entered&) = delete;
+    ~Entered() { --*count_; }
+
+   private:
+    std::shared_ptr<std::size_t> count_;
+  };
+
   executor control_;
   Clock& clock_;
   BlockingPool& pool_;
+  const std::size_t at_once_;
+  const std::shared_ptr<std::size_t> entered_ = std::make_shared<std::size_t>(0);
   Slots slots_;
 };
 
-/// The threads for one cluster, in six shares. A call to a monitor ends by mon_timeout. A call on an image, or on the
+/// The threads for one cluster, in seven shares. A call to a monitor ends by mon_timeout. A call on an image, or on the
 /// journal that names it, may wait as long as its placement group is down. Such calls must not prevent new connections.
 /// Repeated stages, and the periodic checks, must not prevent volumes from being opened. A client that cannot reach the
 /// monitors waits for ever for its OSD map, without a time limit of librados, and must not prevent new connections.
 struct ClusterThreads {
-  static constexpr std::size_t kCluster = 2, kNames = 4, kImages = 8, kLooks = 2, kTrials = 1, kMaps = 2;
+  static constexpr std::size_t kCluster = 2, kNames = 4, kImages = 8, kLooks = 2, kTrials = 1, kComparisons = 1,
+                               kMaps = 2;
   ClusterThreads(executor control, Clock& clock, const std::string& cluster_id)
-      : pool(control, clock, kCluster + kNames + kImages + kLooks + kTrials + kMaps),
+      : pool(control, clock, kCluster + kNames + kImages + kLooks + kTrials + kComparisons + kMaps),
         cluster(control, clock, pool, "cluster " + cluster_id, kCluster),
         names(control, clock, pool, "names of images of cluster " + cluster_id, kNames),
         images(control, clock, pool, "images of cluster " + cluster_id, kImages),
         looks(control, clock, pool, "looks at images of cluster " + cluster_id, kLooks),
         trials(control, clock, pool, "trials with a new client of cluster " + cluster_id, kTrials),
+        comparisons(control, clock, pool, "comparisons of clients of cluster " + cluster_id, kComparisons),
         maps(control, clock, pool, "OSD maps of cluster " + cluster_id, kMaps) {}
+  bool idle() const {
+    return std::ranges::all_of(shares(), [](const auto* share) { return share->idle(); });
+  }
+  std::array<const BlockingCalls*, 7> shares() const {
+    return {&cluster, &names, &images, &looks, &trials, &comparisons, &maps};
+  }
   BlockingPool pool;
   BlockingCalls cluster;
   BlockingCalls names;
   BlockingCalls images;
   BlockingCalls looks;
   BlockingCalls trials;
+  BlockingCalls comparisons;
   BlockingCalls maps;
 };
 

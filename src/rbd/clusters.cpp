@@ -15,6 +15,7 @@ namespace corbd::rbd {
 namespace {
 
 result<Target> find_by_name(Connection& connection, const image::Name& name) {
+  const UnderWay call(connection);
   auto id = pool_id(connection.cluster, name.pool);
   if (!id) return id.error();
   auto pool = open_pool(connection.cluster, *id, name.ns);
@@ -23,15 +24,18 @@ result<Target> find_by_name(Connection& connection, const image::Name& name) {
 }
 
 task<result<image::Resolved>> identify(Connections& connections, const Lease& lease, const Target& target) {
-  auto read = [held = lease.connection(), &target] { return read_identity(*held, target); };
-  co_return co_await lease->group->threads->names.call_to_end(connections.gate(), std::move(read),
-                                                              "reading image " + target.name.text());
+  auto read = [held = lease.connection(), &target] {
+    const UnderWay call(*held);
+    return read_identity(*held, target);
+  };
+  co_return co_await lease->threads->names.call_to_end(connections.gate(), std::move(read),
+                                                       "reading image " + target.name.text());
 }
 
 task<result<image::Resolved>> resolve_to_end(Connections& connections, const Lease& lease, const image::Name& name) {
   auto find = [held = lease.connection(), name] { return find_by_name(*held, name); };
-  auto target = co_await lease->group->threads->cluster.call_to_end(connections.gate(), std::move(find),
-                                                                    "looking up pool " + name.pool);
+  auto target =
+      co_await lease->threads->cluster.call_to_end(connections.gate(), std::move(find), "looking up pool " + name.pool);
   if (!target) co_return target.error();
   co_return co_await identify(connections, lease, *target);
 }
@@ -39,6 +43,9 @@ task<result<image::Resolved>> resolve_to_end(Connections& connections, const Lea
 template <class T>
 result<T> noted(Connections& connections, const std::shared_ptr<Connection>& asked, result<T> answer) {
   if (!answer && answer.error().code == errc::permission_denied) connections.retire_denied(asked);
+  // timed_out: there was no thread. unavailable: the cluster is silent. Neither is an answer.
+  if (answer || (answer.error().code != errc::timed_out && answer.error().code != errc::unavailable))
+    connections.note_answer(*asked, true);
   return answer;
 }
 
@@ -49,15 +56,18 @@ task<> complete_journal(Connections& connections, const Lease& lease, std::int64
     return write_image_id(*held, pool_id, key.ns, uuid, key.image_id);
   };
   const auto written =
-      co_await lease->group->threads->names.call_to_end(connections.gate(), std::move(write), "writing a journal");
+      co_await lease->threads->names.call_to_end(connections.gate(), std::move(write), "writing a journal");
   if (!written) log::warning("journal.not_written", {{"image", key.text()}, {"error", written.error().text}});
 }
 
 task<result<image::Resolved>> locate_to_end(Connections& connections, const Lease& lease,
                                             const image::Reserved& reserved, const std::string& ns) {
-  auto find = [held = lease.connection(), reserved, ns] { return find_by_journal(*held, reserved, ns); };
-  auto located = co_await lease->group->threads->names.call_to_end(connections.gate(), std::move(find),
-                                                                   "reading the journal of " + reserved.uuid);
+  auto find = [held = lease.connection(), reserved, ns] {
+    const UnderWay call(*held);
+    return find_by_journal(*held, reserved, ns);
+  };
+  auto located = co_await lease->threads->names.call_to_end(connections.gate(), std::move(find),
+                                                            "reading the journal of " + reserved.uuid);
   if (!located) co_return located.error();
   auto found = co_await identify(connections, lease, located->target);
   if (!found) co_return found;
@@ -77,6 +87,26 @@ task<result<image::Resolved>> locate_and_note(Connections& connections, Lease le
                                               std::string ns) {
   auto found = co_await locate_to_end(connections, lease, reserved, ns);
   co_return noted(connections, lease.connection(), std::move(found));
+}
+
+task<result<image::Header>> look_and_note(Connections& connections, Lease lease, image::Key key) {
+  auto look = [held = lease.connection(), key] {
+    const UnderWay call(*held);
+    return look_at_header(*held, key);
+  };
+  auto found = co_await lease->threads->images.call_to_end(connections.gate(), std::move(look),
+                                                           "looking at the header of image " + key.text());
+  co_return noted(connections, lease.connection(), std::move(found));
+}
+
+task<result<>> try_and_note(Connections& connections, Lease lease, image::Key key) {
+  auto attempt = [held = lease.connection(), key] {
+    const UnderWay call(*held);
+    return try_header_write(*held, key);
+  };
+  auto may = co_await lease->threads->images.call_to_end(connections.gate(), std::move(attempt),
+                                                         "asking for the right to write to image " + key.text());
+  co_return noted(connections, lease.connection(), std::move(may));
 }
 
 /// Another cluster does not know the image. That must not count as the end of the image.
@@ -164,6 +194,14 @@ class Clusters final : public image::Clusters {
       co_return Error{errc::cancelled, doing + ": the agent is leaving"};
     co_return co_await future.get(until, std::move(waits_for));
   }
+  /// Does the same for a call on that connection, and notes if its answer, or a thread for it, did not come in time.
+  template <class T>
+  task<result<T>> ask(std::shared_ptr<Connection> asked, task<result<T>> work, Until until, std::string doing,
+                      std::string waits_for) {
+    auto answer = co_await run_to_end(std::move(work), until, std::move(doing), std::move(waits_for));
+    if (!answer && answer.error().code == errc::timed_out) connections_->note_answer(*asked, false);
+    co_return answer;
+  }
   task<result<std::vector<result<>>>> change_blocklist(image::Access access, std::vector<image::BlocklistEntry> entries,
                                                        std::optional<std::chrono::seconds> block_for, Until until);
   std::unique_ptr<Connections> connections_;
@@ -173,7 +211,7 @@ task<result<image::ImageUsers>> Clusters::users(image::Access access, std::int64
                                                 Until until) {
   auto lease = co_await connections_->lease(access, Connections::Need::any, until);
   if (!lease) co_return lease.error();
-  BlockingCalls& looks = (*lease)->group->threads->looks;
+  BlockingCalls& looks = (*lease)->threads->looks;
   auto job = [held = lease->connection(), pool_id, ns] { return list_users(*held, pool_id, ns); };
   co_return co_await looks.call(connections_->gate(), std::move(job), until, "looking who has images open");
 }
@@ -188,7 +226,7 @@ task<result<image::Blocklist>> Clusters::blocklist(image::Access access, Until u
 task<result<std::string>> Clusters::setting(image::Access access, std::string name, Until until) {
   auto lease = co_await connections_->lease(access, Connections::Need::any, until);
   if (!lease) co_return lease.error();
-  BlockingCalls& looks = (*lease)->group->threads->looks;
+  BlockingCalls& looks = (*lease)->threads->looks;
   auto job = [held = lease->connection(), name]() -> result<std::string> {
     std::vector<char> text(256);
     int r = -ENAMETOOLONG;
@@ -224,9 +262,10 @@ task<result<std::vector<result<>>>> Clusters::change_blocklist(image::Access acc
 task<result<image::Resolved>> Clusters::resolve(image::Access access, image::Name name, Until until) {
   auto lease = co_await connections_->lease(access, Connections::Need::any, until);
   if (!lease) co_return lease.error();
-  co_return co_await run_to_end(resolve_and_note(*connections_, std::move(*lease), name), until,
-                                "resolving " + name.text(),
-                                "image " + name.text() + " in " + cluster_text(access) + " to be found");
+  const auto asked = lease->connection();
+  co_return co_await ask(asked, resolve_and_note(*connections_, std::move(*lease), name), until,
+                         "resolving " + name.text(),
+                         "image " + name.text() + " in " + cluster_text(access) + " to be found");
 }
 
 task<result<image::Resolved>> Clusters::locate(image::Access access, image::Reserved reserved, std::string ns,
@@ -234,9 +273,10 @@ task<result<image::Resolved>> Clusters::locate(image::Access access, image::Rese
   auto lease = co_await connections_->lease(access, Connections::Need::any, until);
   if (!lease) co_return lease.error();
   const std::string what = "the image of volume " + reserved.uuid;
+  const auto asked = lease->connection();
   auto work = locate_and_note(*connections_, std::move(*lease), std::move(reserved), std::move(ns));
-  co_return co_await run_to_end(std::move(work), until, "looking for " + what,
-                                what + " in " + cluster_text(access) + " to be found");
+  co_return co_await ask(asked, std::move(work), until, "looking for " + what,
+                         what + " in " + cluster_text(access) + " to be found");
 }
 
 task<result<>> Clusters::fence_dead(image::Access access, Until until) {
@@ -263,20 +303,20 @@ task<result<image::Header>> Clusters::header(image::Access access, image::Key ke
   auto lease = co_await connections_->lease(access, Connections::Need::any, until);
   if (!lease) co_return lease.error();
   if (auto right = is_cluster_of(*lease, access, key); !right) co_return right.error();
-  const std::string doing = "looking at the header of image " + key.text();
-  auto job = [held = lease->connection(), key] { return look_at_header(*held, key); };
-  auto found = co_await (*lease)->group->threads->images.call(connections_->gate(), std::move(job), until, doing);
-  co_return noted(*connections_, lease->connection(), std::move(found));
+  const std::string what = "the header of image " + key.text();
+  const auto asked = lease->connection();
+  auto work = look_and_note(*connections_, std::move(*lease), std::move(key));
+  co_return co_await ask(asked, std::move(work), until, "looking at " + what, what + " in " + cluster_text(access));
 }
 
 task<result<>> Clusters::may_write(image::Access access, image::Key key, Until until) {
   auto lease = co_await connections_->lease(access, Connections::Need::any, until);
   if (!lease) co_return lease.error();
   if (auto right = is_cluster_of(*lease, access, key); !right) co_return right.error();
-  const std::string doing = "asking whether user " + access.user + " may write to image " + key.text();
-  auto job = [held = lease->connection(), key] { return try_header_write(*held, key); };
-  auto may = co_await (*lease)->group->threads->images.call(connections_->gate(), std::move(job), until, doing);
-  co_return noted(*connections_, lease->connection(), std::move(may));
+  const std::string what = "whether user " + access.user + " may write to image " + key.text();
+  const auto asked = lease->connection();
+  auto work = try_and_note(*connections_, std::move(*lease), std::move(key));
+  co_return co_await ask(asked, std::move(work), until, "asking " + what, "the answer " + what);
 }
 
 task<result<>> Clusters::may_serve_anew(image::Access access, image::Key key, bool writes, Until until) {
@@ -295,8 +335,9 @@ task<result<std::unique_ptr<image::Image>>> Clusters::open(image::Access access,
   if (!options.read_only && key.snap_id == 0)
     if (auto recorded = co_await connections_->record(*lease, until); !recorded) co_return recorded.error();
   const std::string what = "image " + key.text() + " to open";
+  const auto asked = lease->connection();
   auto work = open_and_note(*connections_, std::move(*lease), std::move(key), std::move(options));
-  co_return co_await run_to_end(std::move(work), until, what, what);
+  co_return co_await ask(asked, std::move(work), until, what, what);
 }
 
 }  // namespace

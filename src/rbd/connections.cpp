@@ -15,6 +15,11 @@ namespace {
 constexpr std::chrono::seconds kFencedStands{5};
 constexpr std::chrono::milliseconds kLookAtShuts{10};
 constexpr std::chrono::seconds kTriesFor{10};
+// Connections that are made because calls on all others have no answer.
+constexpr std::size_t kMostFurther = 2;
+constexpr std::chrono::seconds kFurtherAfter{60};
+constexpr std::chrono::seconds kFurtherWithin{3};
+constexpr std::size_t kMostKept = 3;
 // A connection costs 16 threads, 15 descriptors and 2.4 MB. A volume that moves to another pod comes back within this
 // time.
 constexpr std::chrono::minutes kIdleFor{10}, kLookAtIdle{1};
@@ -77,18 +82,72 @@ void Connections::outdate_others(const Group& newer) {
 }
 
 // Takes the fullest one that has room, so that the others can become empty and close. If none has room and no more may
-// be made, takes the emptiest one.
-std::shared_ptr<Connection> Connections::choose(Group& group, Need need) {
+// be made, takes the emptiest one. Null: another one is to be made.
+std::shared_ptr<Connection> Connections::choose(Group& group, Need need, bool may_connect) {
   std::shared_ptr<Connection> fullest, emptiest;
-  std::size_t usable = 0;
+  const auto is_of_use = [&](const auto& one) {
+    return !one->retired && (need == Need::monitors || !one->node_fenced);
+  };
+  const auto answers = [&](const auto& one) { return is_of_use(one) && !one->unanswered; };
+  const auto usable = static_cast<std::size_t>(std::ranges::count_if(group.serving, is_of_use));
+  const bool some_answer = std::ranges::any_of(group.serving, answers);
+  if (usable > 0 && !some_answer && may_connect) {
+    if (group.connecting) return nullptr;
+    if (usable < config_.max_connections + kMostFurther && clock_.now() >= group.further_from) {
+      group.further_from = clock_.now() + kFurtherAfter;
+      renew_threads(group.access.cluster_id);
+      return nullptr;
+    }
+  }
   for (const auto& connection : group.serving) {
-    if (connection->retired || (need != Need::monitors && connection->node_fenced)) continue;
-    ++usable;
+    if (!is_of_use(connection) || (some_answer && connection->unanswered)) continue;
     if (!emptiest || connection->users < emptiest->users) emptiest = connection;
     if (need == Need::room_for_image && connection->users >= config_.images_per_connection) continue;
     if (!fullest || connection->users > fullest->users) fullest = connection;
   }
   return fullest || usable < config_.max_connections ? fullest : emptiest;
+}
+
+/// Calls without an answer may keep their threads for ever, so the other connections get new ones. The number is
+/// limited, because in an outage those do not help.
+void Connections::renew_threads(const std::string& cluster_id) {
+  std::erase_if(all_, [](const auto& one) { return one.expired(); });
+  std::erase_if(kept_threads_, [this](const auto& kept) {
+    return kept.second->idle() && std::ranges::none_of(all_, [&](const auto& one) {
+             const auto connection = one.lock();
+             return connection && connection->threads == kept.second.get();
+           });
+  });
+  auto& threads = threads_[cluster_id];
+  if (threads->idle() || kept_threads_.count(cluster_id) >= kMostKept) return;
+  kept_threads_.emplace(cluster_id,
+                        std::exchange(threads, std::make_unique<ClusterThreads>(control_, clock_, cluster_id)));
+  for (const auto& group : groups_) {
+    if (group->access.cluster_id != cluster_id) continue;
+    group->threads = threads.get();
+    for (const auto& connection : group->serving)
+      if (!connection->unanswered) connection->threads = threads.get();
+  }
+}
+
+void Connections::note_answer(Connection& connection, bool answered) {
+  // Another call has the thread, perhaps of another connection.
+  if (!answered && connection.under_way == 0) return;
+  if (std::exchange(connection.unanswered, !answered) == !answered) return;
+  if (answered)
+    connection.threads = connection.group->threads;
+  else
+    log::warning("cluster.connection_silent",
+                 {{"cluster", connection.group->access.cluster_id},
+                  {"address", connection.addresses.front()},
+                  {"effect", "new calls prefer another client of its user, and at most one is added a minute"}});
+}
+
+void Connections::leave_deaf(std::shared_ptr<Connection> connection) {
+  if (std::exchange(connection->retired, true)) return;
+  connection->unanswered = true;
+  renew_threads(connection->group->access.cluster_id);
+  retire_if_idle(std::move(connection));
 }
 
 std::optional<std::string> Connections::cannot_fence(const image::Access& access) const {
@@ -105,25 +164,31 @@ std::optional<std::string> Connections::fsid_of(const std::vector<std::string>& 
 
 /// The client opens no image and leaves nothing behind, so no incarnation file names it. It serves no device, so it
 /// need not wait for a placement group that is down.
-task<result<>> Connections::may_serve_anew(image::Access access, image::Key key, bool writes) {
-  auto& threads = group_for(access)->threads->trials;
+Connections::AskAnew Connections::asks_anew(image::Access access, image::Key key) const {
   const Timeouts timeouts{.monitors = config_.mon_timeout, .osds = kTriesFor};
-  auto job = [dial = dial_, access, key, writes, timeouts]() -> result<> {
+  return [dial = dial_, access = std::move(access), key = std::move(key), timeouts](const auto& question) -> result<> {
     auto made = dial(access, timeouts);
     if (!made) return made.error();
     Connection connection;
     connection.cluster = made->cluster;
-    result<> may;
-    if (made->node_fenced) may = *made->node_fenced;
+    result<> answer;
+    if (made->node_fenced) answer = *made->node_fenced;
     // Another cluster's "not found" proves nothing about the image.
-    if (may && made->fsid != key.fsid)
-      may = Error{errc::failed_precondition, cluster_text(access) + " has another fsid: " + made->fsid};
-    if (may)
-      if (const auto seen = look_at_header(connection, key); !seen) may = seen.error();
-    if (may && writes) may = try_header_write(connection, key);
+    if (answer && made->fsid != key.fsid)
+      answer = Error{errc::failed_precondition, cluster_text(access) + " has another fsid: " + made->fsid};
+    if (answer) answer = question(connection);
     rados_shutdown(made->cluster);
-    return may;
+    return answer;
   };
+}
+
+task<result<>> Connections::may_serve_anew(image::Access access, image::Key key, bool writes) {
+  auto& threads = group_for(access)->threads->trials;
+  auto may = [key, writes](Connection& connection) -> result<> {
+    if (const auto seen = look_at_header(connection, key); !seen) return seen.error();
+    return writes ? try_header_write(connection, key) : result<>();
+  };
+  auto job = [ask_anew = asks_anew(access, key), may = std::move(may)] { return ask_anew(may); };
   co_return co_await threads.call_to_end(gate_, std::move(job), "connecting anew to " + cluster_text(access));
 }
 
@@ -182,13 +247,17 @@ task<result<Lease>> Connections::lease(image::Access access, Need need, Until un
     Group& group = *held;
     group.outdated = false;
     drop_blocklisted();
-    if (auto found = choose(group, need)) co_return Lease(*this, std::move(found));
+    if (auto found = choose(group, need, true)) co_return Lease(*this, std::move(found));
     if (need != Need::monitors && group.node_fenced && clock_.now() < group.node_fenced->second)
       co_return group.node_fenced->first;
     if (need != Need::monitors) drop_node_fenced(group);
     start_connecting(held);
     const auto attempt = group.connecting;
-    const Waited how = co_await attempt->done.wait(until);
+    const bool has_other = std::ranges::any_of(group.serving, [](const auto& one) { return one->unanswered; });
+    const Until limit = has_other ? until.at_most(clock_.now() + kFurtherWithin) : until;
+    const Waited how = co_await attempt->done.wait(limit);
+    if (how == Waited::deadline || attempt->failed)
+      if (auto other = choose(group, need, false)) co_return Lease(*this, std::move(other));
     if (how == Waited::deadline)
       co_return Error{
           errc::unavailable,
@@ -235,6 +304,8 @@ task<result<>> Connections::connect_and_add(std::shared_ptr<Group> group) {
   connection->uuid = make_uuid();
   connection->addresses = made->addresses;
   connection->group = group;
+  connection->threads = group->threads;
+  all_.push_back(connection);
   connection->node_fenced = made->node_fenced;
   connection->map_after = began;
   connection->on_blocklisted = [this, control = control_, alive = std::weak_ptr<char>(alive_)] {
@@ -352,8 +423,10 @@ void Connections::retire_if_idle(std::shared_ptr<Connection> connection) {
   if (connection->users > 0 || connection->cluster == nullptr) return;
   connection->idle_since = clock_.now();
   auto& serving = connection->group->serving;
+  const auto better = std::ranges::count_if(
+      serving, [&](const auto& one) { return one != connection && (connection->unanswered || !one->unanswered); });
   const bool spare = !connection->dropped && !connection->retired && !connection->node_fenced && !leaving_ &&
-                     !connection->group->outdated && (serving.size() <= 1 || config_.predecessor_running);
+                     !connection->group->outdated && (better == 0 || config_.predecessor_running);
   if (spare) return look_at_idle_later();
   std::erase(serving, connection);
   endings_.shut(std::move(connection));

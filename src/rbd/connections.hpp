@@ -35,18 +35,21 @@ struct Connection {
   std::string fsid, uuid;
   std::vector<std::string> addresses;
   std::shared_ptr<Group> group;
-  std::size_t users = 0;        ///< open images and calls
-  time_point idle_since{};      ///< while it has no user
-  std::uint64_t map_after = 0;  ///< number of the last fencing whose OSD map it has
-  bool dropped = false;         ///< takes no new image
-  bool retired = false;         ///< takes none either, because another client may do better; ends with its last image
-  bool clean = true;            ///< every image was closed cleanly
-  bool keeps_locks = false;     ///< locks stay when it ends
-  bool recorded = false;        ///< its file exists or is being written: it may open images for writing
+  ClusterThreads* threads = nullptr;  ///< for its calls
+  std::size_t users = 0;              ///< open images and calls
+  time_point idle_since{};            ///< while it has no user
+  std::uint64_t map_after = 0;        ///< number of the last fencing whose OSD map it has
+  bool dropped = false;               ///< takes no new image
+  bool retired = false;      ///< takes none either, because another client may do better; ends with its last image
+  bool unanswered = false;   ///< a caller left a call without an answer, and none had one since
+  bool clean = true;         ///< every image was closed cleanly
+  bool keeps_locks = false;  ///< locks stay when it ends
+  bool recorded = false;     ///< its file exists or is being written: it may open images for writing
   std::shared_ptr<Attempt> recording;
   std::optional<Error> node_fenced;  ///< the cluster refuses this node: only its monitors answer
   std::atomic<bool> blocklisted{false};
-  std::set<OpenImage*> images;  ///< open images, which are told when the connection is blocklisted
+  std::atomic<unsigned> under_way{0};  ///< calls that the cluster has, of those that note_answer() is for
+  std::set<OpenImage*> images;         ///< open images, which are told when the connection is blocklisted
   std::vector<std::shared_ptr<LockWatch>> lock_watches;  ///< librados calls them until the client has ended
   std::function<void()> on_blocklisted;                  ///< any thread, once
 
@@ -55,6 +58,18 @@ struct Connection {
     if (r == -ESHUTDOWN && !blocklisted.exchange(true, std::memory_order_relaxed) && on_blocklisted) on_blocklisted();
     return r;
   }
+};
+
+/// A call on a connection that note_answer() is for. Any thread.
+class UnderWay {
+ public:
+  explicit UnderWay(Connection& on) : on_(on) { ++on_.under_way; }
+  UnderWay(const UnderWay&) = delete;
+  UnderWay& operator=(const UnderWay&) = delete;
+  ~UnderWay() { --on_.under_way; }
+
+ private:
+  Connection& on_;
 };
 
 class Connections;
@@ -95,7 +110,8 @@ struct Group {
   std::shared_ptr<Attempt> connecting, fencing;
   std::optional<std::pair<Error, time_point>> node_fenced;  ///< the error; nobody reconnects to get it before the time
   std::optional<std::string> cannot_fence = {};             ///< by the last connection
-  bool outdated = false;                                    ///< the same user has a newer key or other monitors
+  time_point further_from{};  ///< before it, no connection is added because all are `unanswered`
+  bool outdated = false;      ///< the same user has a newer key or other monitors
 };
 
 /// Makes a client. Runs on a pool thread, for as long as the cluster takes.
@@ -124,11 +140,20 @@ class Connections {
   std::optional<std::string> cannot_fence(const image::Access& access) const;
   /// Implements image::Clusters::fsid_of.
   std::optional<std::string> fsid_of(const std::vector<std::string>& monitors) const;
+  /// Asks a new client, which ends at once: its error, or the answer. Pool thread.
+  using AskAnew = std::function<result<>(const std::function<result<>(Connection&)>& question)>;
+  AskAnew asks_anew(image::Access access, image::Key key) const;
   /// Implements image::Clusters::may_serve_anew.
   task<result<>> may_serve_anew(image::Access access, image::Key key, bool writes);
   /// Implements image::Clusters::retire and retire_all.
   void retire(const image::Access& access);
   void retire_all(const image::Access& access);
+  /// Notes whether a call had an answer before its caller left. While all connections of an access are `unanswered`,
+  /// the next caller gets another one: once a minute, up to twice Config::max_connections. In an outage these do no
+  /// better, and then all are used.
+  void note_answer(Connection& connection, bool answered);
+  /// Retires a connection that gets no answers where a new client of its user gets them.
+  void leave_deaf(std::shared_ptr<Connection> connection);
   /// Retires a connection that was denied a right. A client has the rights of the time when it connected, so the next
   /// caller gets a new one.
   void retire_denied(std::shared_ptr<Connection> connection);
@@ -158,7 +183,8 @@ class Connections {
   std::shared_ptr<Group> group_for(const image::Access& access);
   std::vector<std::shared_ptr<Connection>> serving(const image::Access& access) const;
   void outdate_others(const Group& newer);
-  std::shared_ptr<Connection> choose(Group& group, Need need);
+  std::shared_ptr<Connection> choose(Group& group, Need need, bool may_connect);
+  void renew_threads(const std::string& cluster_id);
   void drop_node_fenced(Group& group);
   void start_connecting(const std::shared_ptr<Group>& group);
   task<> connect_one(std::shared_ptr<Group> group, std::shared_ptr<Attempt> attempt);
@@ -184,6 +210,9 @@ class Connections {
   EarlierAgents earlier_;
   Fencing fencing_;
   std::map<std::string, std::unique_ptr<ClusterThreads>> threads_;
+  /// By cluster: those that calls of `unanswered` connections may keep for ever.
+  std::multimap<std::string, std::unique_ptr<ClusterThreads>> kept_threads_;
+  std::vector<std::weak_ptr<Connection>> all_;
   std::vector<std::shared_ptr<Group>> groups_;
   std::map<std::vector<std::string>, std::string> fsids_;  ///< by monitors, from the last connection
   Clock::TimerId idle_timer_ = 0;

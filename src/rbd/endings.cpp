@@ -61,8 +61,8 @@ task<> Endings::shut_one(std::shared_ptr<Connection> connection) {
     if (!recorded || !well) return result<>();
     return keeps ? save_incarnation(dir, ended) : forget_incarnation(dir, ended.uuid);
   };
-  const auto closed = co_await connection->group->threads->cluster.call_to_end(all_.gate(), std::move(end),
-                                                                               "closing a connection", false);
+  const auto closed =
+      co_await connection->threads->cluster.call_to_end(all_.gate(), std::move(end), "closing a connection", false);
   ending_.erase(connection->uuid);
   if (!closed) log::warning("incarnation.not_forgotten", {{"error", closed.error().text}});
   if (connection->dropped) co_return;

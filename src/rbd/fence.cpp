@@ -97,8 +97,7 @@ task<result<>> Fencing::inherit(Lease lease, std::string address) {
 
 task<result<image::Blocklist>> Fencing::blocklist(Lease lease) {
   auto job = [held = lease.connection()] { return list_blocklist(held->cluster); };
-  auto entries =
-      co_await lease->group->threads->cluster.call_to_end(all_.gate(), std::move(job), "reading the blocklist");
+  auto entries = co_await lease->threads->cluster.call_to_end(all_.gate(), std::move(job), "reading the blocklist");
   if (!entries) co_return entries.error();
   image::Blocklist found{lease->fsid, std::move(*entries)};
   for (const auto& connection : all_.of_cluster(lease->fsid)) {
@@ -185,7 +184,7 @@ task<> Fencing::fence_all(Lease lease, std::shared_ptr<Attempt> attempt) {
 }
 
 task<result<>> Fencing::fence_dead_of(const Connection& through) {
-  BlockingCalls& calls = through.group->threads->cluster;
+  BlockingCalls& calls = through.threads->cluster;
   auto job = [cluster = through.cluster, dead = incarnations_.unfenced(through.fsid), wall = all_.clock().wall()] {
     return fence_on_pool_thread(cluster, dead, wall);
   };
@@ -239,7 +238,7 @@ task<result<>> Fencing::await_map(const Lease& lease, Until until) {
       return Error{errc::unavailable, "waiting for the OSD map: error " + std::to_string(-r)};
     return {};
   };
-  auto awaited = co_await lease->group->threads->maps.call(all_.gate(), std::move(job), until, "the latest OSD map");
+  auto awaited = co_await lease->threads->maps.call(all_.gate(), std::move(job), until, "the latest OSD map");
   if (!awaited) co_return awaited;
   lease->map_after = std::max(lease->map_after, wanted);
   co_return result<>();

@@ -30,6 +30,9 @@ class RbdImage final : public image::Image {
   void discard(image::Op& op, std::uint64_t offset, std::uint64_t length) override;
   void write_zeroes(image::Op& op, std::uint64_t offset, std::uint64_t length) override;
 
+  task<result<image::Hearing>> hearing(image::Range range, Until until) override {
+    return opened_->hearing(range, until);
+  }
   task<result<>> refresh(Until until) override { return opened_->refresh(until); }
   task<result<image::Ownership>> ownership(Until until) override { return opened_->lock().ownership(until); }
   task<result<>> break_dead_lock(std::string owner, std::int64_t break_time, Until until) override {

@@ -15,6 +15,13 @@ namespace corbd::rbd {
 /// The RADOS object that describes the image and carries its lock and watches.
 inline std::string header_of(const image::Key& key) { return "rbd_header." + key.image_id; }
 
+/// Where the data of an image are.
+struct Layout {
+  std::string prefix;  ///< names of the objects begin with it: "rbd_data.10226b8b4567"
+  std::int64_t pool_id = 0;
+  std::uint64_t object_bytes = 1, stripe_bytes = 1, stripe_count = 1;
+};
+
 /// It does not change while the image is open. Any thread.
 struct ImageHandle {
   std::string text() const { return pool.text + "/" + name; }
@@ -28,6 +35,7 @@ struct ImageHandle {
   rbd_image_t image = nullptr;
   std::string name = {};  ///< name at the time of opening
   std::uint64_t features = 0;
+  Layout layout = {};
 };
 
 /// The result of a check of an open image.

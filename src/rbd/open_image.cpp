@@ -4,6 +4,7 @@
 
 #include "async.hpp"
 #include "corbd/core/log.hpp"
+#include "deaf.hpp"
 #include "failure.hpp"
 #include "mirror.hpp"
 
@@ -11,6 +12,8 @@ namespace corbd::rbd {
 namespace {
 
 constexpr std::chrono::seconds kSettled{5};
+/// Age of unanswered questions from which a client is deaf, if new ones are answered.
+constexpr std::chrono::seconds kDeafAfter{20};
 
 Error cannot_open(const image::Key& key, const std::string& pool, int r) {
   const std::string which = "image with id " + key.image_id + " in " + pool;
@@ -65,6 +68,7 @@ OpenImage::~OpenImage() {
 }
 
 task<int> OpenImage::submit_open() {
+  const UnderWay call(handle_.connection);
   auto submit = [this](rbd_completion_t completion) {
     const auto open = handle_.read_only ? &rbd_aio_open_by_id_read_only : &rbd_aio_open_by_id;
     return open(handle_.pool.io.get(), handle_.key.image_id.c_str(), &handle_.image, nullptr, completion);
@@ -81,6 +85,9 @@ result<> OpenImage::finish_open() {
       if (r == -ENOENT) return Error{errc::not_found, which + " does not exist any more"};
       return failure("going to " + which, r);
     }
+  auto layout = read_layout(handle_.image);
+  if (!layout) return layout.error();
+  handle_.layout = std::move(*layout);
   auto details = read_details(handle_);
   if (!details) return details.error();
   handle_.name = details->name;
@@ -155,6 +162,7 @@ task<> OpenImage::close([[maybe_unused]] std::shared_ptr<OpenImage> self) {
   }
   connections_.incarnations().note_closed(connection.uuid, handle_.key.text(), lock_.left());
   handle_.pool.io = IoCtx();
+  unheard_.reset();
   lease_ = Lease();
   closed_.set();
 }
@@ -181,6 +189,50 @@ task<result<>> OpenImage::refresh(Until until) {
   if (!details) co_return details.error();
   note(*details);
   co_return result<>();
+}
+
+task<result<image::Hearing>> OpenImage::hearing(image::Range range, Until until) {
+  Promise<image::Hearing> told(connections_.control(), connections_.clock());
+  const auto future = told.future();
+  if (!lease_.connection()) co_return image::Hearing::as_others;
+  if (!connections_.gate().spawn(hear(shared_from_this(), Lease(connections_, lease_.connection()), range, told)))
+    co_return Error{errc::cancelled, "the agent is leaving"};
+  co_return co_await future.get(until, "the comparison of the client of image " + handle_.text() + " with a new one");
+}
+
+/// It works also while the image closes, because the close may wait for the same cluster.
+task<> OpenImage::hear([[maybe_unused]] std::shared_ptr<OpenImage> self, Lease keeps, image::Range range,
+                       Promise<image::Hearing> told) {
+  const Unheard before = unheard_ ? *unheard_ : Unheard{nullptr, range, connections_.clock().now()};
+  auto job = [connection = keeps.connection(), asked = before.asked, range = before.range,
+              objects = ImageObjects{handle_.key, handle_.features, handle_.layout},
+              ask_anew = connections_.asks_anew(keeps->group->access, handle_.key)]() mutable -> result<Comparison> {
+    // Nothing of the questions may stay with this job, which may go after the client.
+    Comparison done{std::move(asked)};
+    auto answered = ask_anew([&](Connection& anew) -> result<> {
+      if (!done.asked) {
+        auto first = ask_about(objects, connection->cluster, range);
+        if (!first) return first.error();
+        done.asked = std::move(*first);
+      }
+      const auto asked_anew = ask_about(objects, anew.cluster, range);
+      if (!asked_anew) return asked_anew.error();
+      done.compared = compare(*done.asked, **asked_anew);
+      (*asked_anew)->cancel();
+      return {};
+    });
+    if (!answered) return answered.error();
+    return done;
+  };
+  const auto done = co_await keeps->threads->comparisons.call_to_end(
+      connections_.gate(), std::move(job), "comparing the client of image " + handle_.text() + " with a new one");
+  unheard_.reset();
+  if (!done) co_return told.set(done.error());
+  if (done->compared != Compared::only_new) co_return told.set(image::Hearing::as_others);
+  if (!closed_.is_set()) unheard_ = Unheard{done->asked, before.range, before.since};
+  if (connections_.clock().now() - before.since < kDeafAfter) co_return told.set(image::Hearing::unsure);
+  connections_.leave_deaf(keeps.connection());
+  told.set(image::Hearing::deaf);
 }
 
 void OpenImage::keep_looking() {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "deaf.hpp"
 #include "image_handle.hpp"
 #include "own_lock.hpp"
 
@@ -77,6 +78,8 @@ class OpenImage : public std::enable_shared_from_this<OpenImage> {
     auto on_handle = [&handle = handle_, job = std::move(job)] { return job(handle); };
     co_return co_await threads().images.call(calls_, std::move(on_handle), until, std::move(doing), &turn_);
   }
+  /// Implements image::Image::hearing.
+  task<result<image::Hearing>> hearing(image::Range range, Until until);
   /// Reads it now, and notes what it finds.
   task<result<>> refresh(Until until);
   /// Reads the size, and checks the configuration and the lock again, every Config::looks_every, until the image
@@ -86,7 +89,14 @@ class OpenImage : public std::enable_shared_from_this<OpenImage> {
   void mark_access_lost(const std::string& why);
 
  private:
-  ClusterThreads& threads() const { return *handle_.connection.group->threads; }
+  /// Questions of its client that had no answer when a new client's had one.
+  struct Unheard {
+    std::shared_ptr<Questions> asked;
+    image::Range range;
+    time_point since{};
+  };
+  ClusterThreads& threads() const { return *handle_.connection.threads; }
+  task<> hear(std::shared_ptr<OpenImage> self, Lease keeps, image::Range range, Promise<image::Hearing> told);
   task<int> submit_open();
   result<> finish_open();
   task<> close(std::shared_ptr<OpenImage> self);
@@ -108,6 +118,7 @@ class OpenImage : public std::enable_shared_from_this<OpenImage> {
   std::string refused_again_;
   std::unique_ptr<UpdateSignal> signal_;
   std::optional<std::uint64_t> watch_;
+  std::optional<Unheard> unheard_;
   bool refreshing_ = false, refresh_again_ = false;
   /// Blocking calls under way. They use this object by reference and never by a shared pointer, because the last shared
   /// pointer must go on the control thread.

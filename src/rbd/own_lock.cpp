@@ -204,7 +204,7 @@ task<> OwnLock::taken_over(Until until) {
 /// The agent that got the image may have failed to take its lock. An error of the cluster counts as not taken.
 task<> OwnLock::end_watch_if_taken([[maybe_unused]] std::shared_ptr<OpenImage> keeps) {
   auto look = [&handle = handle_] { return list_lockers(handle); };
-  BlockingCalls& calls = watch_lease_->group->threads->images;
+  BlockingCalls& calls = watch_lease_->threads->images;
   const auto lockers = co_await calls.call_to_end(connections_.gate(), std::move(look),
                                                   "asking who locks image " + handle_.text(), false);
   const auto& mine = handle_.connection.addresses;

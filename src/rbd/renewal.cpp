@@ -118,8 +118,8 @@ task<RenewalLook> Renewals::look_at_short(Lease lease) {
   auto job = [held = lease.connection(), entries = std::move(entries), monitors_now, wall = all_.clock().wall()] {
     return look_at_short_entries(held->cluster, entries, monitors_now, wall);
   };
-  auto looked = co_await lease->group->threads->cluster.call_to_end(all_.gate(), std::move(job),
-                                                                    "looking at short blocklist entries");
+  auto looked =
+      co_await lease->threads->cluster.call_to_end(all_.gate(), std::move(job), "looking at short blocklist entries");
   RenewalLook look;
   if (looked)
     look = std::move(*looked);

@@ -12,6 +12,12 @@ namespace {
 /// A stage of a volume that is served waits no longer for a silent cluster.
 constexpr std::chrono::seconds kTriedWithin{10};
 constexpr std::chrono::seconds kTriesUserAgain{60};
+/// Another look at a client that seems deaf. librados waits at most 15 s before it connects to an OSD again
+/// (docs/sources.md#rotated-keys).
+constexpr std::chrono::seconds kComparesAgain{25};
+constexpr std::chrono::seconds kComparedWithin{20};
+/// A successor of a deaf client that is silent so soon has another cause, such as an outage.
+constexpr std::chrono::minutes kSparesSuccessor{10};
 
 /// True after 3 denials in a row, then 6, 12, 24: other volumes of the client notice when it is given up.
 constexpr bool is_look_due(unsigned denied) { return denied % 3 == 0 && std::has_single_bit(denied / 3); }
@@ -64,8 +70,8 @@ task<result<>> ClientSteps::try_credential(Volume& volume) {
   co_return result<>();
 }
 
-/// One trial answers for all volumes of a client. The cluster renews the tickets of a user that it lets in: such a
-/// client gets no answers for another reason.
+/// One trial answers for all volumes of a client. A client whose user is let in gets no answers because the cluster is
+/// silent, or because its user was away for some time.
 task<result<>> ClientSteps::look_at_user(Volume& volume) {
   const OpenImage& open = *volume.server.own();
   const auto old = access_of(ports_, *volume.record, open.opened_as);
@@ -79,14 +85,38 @@ task<result<>> ClientSteps::look_at_user(Volume& volume) {
     const auto may = co_await ports_.clusters.may_serve_anew(*old, volume.record->key, !volume.record->use.read_only,
                                                              deadline().at_most(clock_.now() + kTriedWithin));
     trial.refused = !may && may.error().code == errc::unauthenticated;
+    trial.let_in = may.has_value();
     trial.again = clock_.now() + kTriesUserAgain;
     std::exchange(trial.under_way, nullptr)->set();
   }
   volume.facts.user_refused = trial.refused;
+  if (trial.let_in) volume.facts.client_deaf = co_await is_deaf(volume);
   co_return result<>();
 }
 
-task<result<>> ClientSteps::give_up_refused(Volume& volume) {
+/// Each volume looks for itself, because a client may hear some of the OSDs. One of a client at a time.
+task<bool> ClientSteps::is_deaf(const Volume& volume) {
+  const OpenImage* const open = volume.server.own();
+  if (open == nullptr) co_return false;
+  const device::Link* const link = volume.server.link();
+  const duration waits = link != nullptr ? link->oldest() : duration::zero();
+  if (waits < kSilentAfter && !open->closing && !volume.server.is_session_stuck()) co_return false;
+  const time_point now = clock_.now();
+  std::erase_if(compares_again_, [&](const auto& one) { return one.second <= now; });
+  std::erase_if(gave_up_deaf_, [&](const auto& one) { return one.second + kSparesSuccessor <= now; });
+  const auto before = gave_up_deaf_.find({volume.record->key.fsid, open->opened_as.user});
+  const bool successor = before != gave_up_deaf_.end() && open->opened_at >= before->second;
+  const std::string client = open->image->client();
+  if (successor || compares_again_.contains(volume.id) || !comparing_.insert(client).second) co_return false;
+  const auto hearing = co_await open->image->hearing(link != nullptr ? link->oldest_range() : image::Range{},
+                                                     deadline().at_most(clock_.now() + kComparedWithin));
+  comparing_.erase(client);
+  const bool unsure = hearing && *hearing == image::Hearing::unsure;
+  compares_again_[volume.id] = clock_.now() + (unsure ? kComparesAgain : kTriesUserAgain);
+  co_return hearing && *hearing == image::Hearing::deaf;
+}
+
+task<result<>> ClientSteps::give_up_judged(Volume& volume) {
   const OpenImage& open = *volume.server.own();
   const auto old = access_of(ports_, *volume.record, open.opened_as), to = access(volume);
   result<> may = to ? result<>() : to.error();
@@ -102,10 +132,13 @@ task<result<>> ClientSteps::give_up_refused(Volume& volume) {
                                          {"error", may.error().text}});
     co_return result<>();
   }
-  // Its other clients have no tickets either, and nobody would be told: what is opened next connects anew.
+  if (volume.facts.client_deaf) gave_up_deaf_[{volume.record->key.fsid, open.opened_as.user}] = clock_.now();
+  // Its other clients are in the same state, and nobody would be told: what is opened next connects anew.
   if (old) ports_.clusters.retire_all(*old);
-  give_up(volume,
-          "the cluster refuses its user " + open.opened_as.user + ", so its requests and its close may never end");
+  give_up(volume, volume.facts.client_deaf
+                      ? "the cluster answers another client of its user " + open.opened_as.user + ", and not this one"
+                      : "the cluster refuses its user " + open.opened_as.user +
+                            ", so its requests and its close may never end");
   co_return result<>();
 }
 

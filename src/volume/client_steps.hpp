@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "image_steps.hpp"
@@ -21,7 +22,7 @@ class ClientSteps : StepTools {
         close_in_background_(std::move(close_in_background)) {}
   task<result<>> try_credential(Volume& volume);
   task<result<>> look_at_user(Volume& volume);
-  task<result<>> give_up_refused(Volume& volume);
+  task<result<>> give_up_judged(Volume& volume);
   task<result<>> open_next(Volume& volume);
   /// Ends the service of a volume by its client, without notice to the kernel. The next steps serve it by a client of
   /// its present user and key. If it cannot be ended without an effect, the volume stays as it is.
@@ -39,14 +40,19 @@ class ClientSteps : StepTools {
   static void give_up(Volume& volume, const std::string& why);
   /// Tells that the volume does not have that user and key, and stays with its client.
   void not_changed(Volume& volume, const Credential& next, const Error& why) const;
+  /// Whether the cluster answers only other clients of the same user, where the volume waits for it.
+  task<bool> is_deaf(const Volume& volume);
   /// Whether the cluster lets the user of a client in.
   struct Trial {
     std::shared_ptr<Event> under_way;
     time_point again{};  ///< until then the answer counts
-    bool refused = false;
+    bool refused = false, let_in = false;
   };
   executor control_;
-  std::map<std::string, Trial> trials_;  ///< by the client's address
+  std::map<std::string, Trial> trials_;                                     ///< by the client's address
+  std::map<std::string, time_point> compares_again_;                        ///< by volume
+  std::map<std::pair<std::string, std::string>, time_point> gave_up_deaf_;  ///< by fsid and user: when
+  std::set<std::string> comparing_;                                         ///< clients
   ImageSteps& images_;
   const HealthTracker& health_;
   CloseInBackground close_in_background_;

@@ -102,7 +102,7 @@ task<result<OpenImage>> ImageSteps::open_as_asked(Volume& volume, image::Access 
   };
   auto opened = co_await ports_.clusters.open(std::move(to), volume.record->key, options, until);
   if (!opened) co_return opened.error();
-  co_return OpenImage{std::move(*opened), volume.credentials.asks_with(), lost};
+  co_return OpenImage{std::move(*opened), volume.credentials.asks_with(), lost, clock_.now()};
 }
 
 task<result<>> ImageSteps::open(Volume& volume) {

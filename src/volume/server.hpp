@@ -32,6 +32,7 @@ struct OpenImage {
   plan::Credential opened_as;  ///< user and key of its client
   /// Set when its client was cut off, or its lock was lost. Callbacks of a closed image find this gone.
   std::shared_ptr<bool> access_lost;
+  time_point opened_at{};
   WriteRight right = WriteRight::none;
   duration lock_took{};                        ///< image::Image::lock_took(); max: it was asked for, without an end
   std::optional<std::uint64_t> modified = {};  ///< the image's modify timestamp when we took it

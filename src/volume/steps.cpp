@@ -50,7 +50,7 @@ task<result<>> Steps::carry_out(Volume& volume, const Step& step, const Wish& wi
       [&](const step::DropRecord&) { return records_.drop(volume, wish); },
       [&](const step::Fence&) { return images_.fence(volume); },
       [&](const step::TryCredential&) { return clients_.try_credential(volume); },
-      [&](const step::GiveUpClient&) { return clients_.give_up_refused(volume); },
+      [&](const step::GiveUpClient&) { return clients_.give_up_judged(volume); },
       [&](const step::Inherit& of) { return adopt_.inherit(volume, of.address); },
       [&](const step::Evict& of) { return holders_.evict(volume, of); },
       [&](const step::OpenImage&) { return images_.open(volume); },

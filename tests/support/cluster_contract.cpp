@@ -385,6 +385,17 @@ void blocklist_entries(ContractCluster& on) {
 
 // --- the mark of an image without exclusive-lock
 
+void hears(ContractCluster& on) {
+  on.create("contract", true);
+  auto& us = on.ours();
+  const Opened image = open(on, us, "contract");
+  for (const std::uint64_t at : {std::uint64_t{0}, image->size() - 1}) {
+    const auto heard = us.run(image->hearing({at, 1}, us.in(60s)));
+    REQUIRE(heard);
+    CHECK(*heard == image::Hearing::as_others);
+  }
+}
+
 void marks(ContractCluster& on) {
   on.create("contract-plain", false);
   auto &us = on.ours(), &them = on.other();
@@ -540,6 +551,7 @@ constexpr Check kChecks[] = {
     {"who opens an image to write wipes the mark of a break, and a reader does not", &opening_after_a_break},
     {"the lock of another node's client that is cut off can be broken", &foreign_lock},
     {"a client that is cut off is told once, and replaced by one that knows its lock", &cut_off},
+    {"a client that gets answers is not deaf", &hears},
     {"a kept lock outlives its image, and another node cannot take it", &kept_lock},
     {"an entry of the blocklist keeps its end when a shorter one is added", &blocklist_entries},
     {"without exclusive-lock the writer's mark is seen, and goes when the image is closed", &marks},

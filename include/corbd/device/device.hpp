@@ -55,6 +55,8 @@ class Link {
   virtual std::uint64_t in_flight() const = 0;
   /// Age of the oldest operation of the image under way; zero when there is none.
   virtual duration oldest() const = 0;
+  /// Bytes of that operation, or still of the one before.
+  virtual image::Range oldest_range() const { return {}; }
   /// Whether flushes fail, as ServeOptions::cache_lost asks, until accept_loss().
   virtual bool fails_flushes() const { return false; }
   /// Makes flushes succeed again. A request that was read before may still fail.

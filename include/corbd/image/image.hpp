@@ -50,6 +50,10 @@ class Image : public BlockImage {
   virtual bool client_given_up() const { return false; }
 
   // Calls from here on: control thread.
+  /// Looks whether a new client of its user gets answers where its own client gets none within 5 s: about the image's
+  /// header, its object map, and the data of a request on `range`. Later looks ask whether the first questions have
+  /// been answered. A client whose user was removed and put back can be deaf for ever (docs/sources.md#rotated-keys).
+  virtual task<result<Hearing>> hearing(Range /*range*/, Until) { co_return Hearing::as_others; }
   /// Asks the cluster for size() and refused_again(). Calls on_resized as if the cluster had announced a change.
   virtual task<result<>> refresh(Until until) = 0;
   virtual task<result<Ownership>> ownership(Until until) = 0;

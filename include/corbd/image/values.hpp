@@ -34,6 +34,15 @@ struct Key {
   }
 };
 
+/// Bytes of an image.
+struct Range {
+  std::uint64_t offset = 0, length = 0;
+};
+
+/// Answers that a client gets, beside those that a new client of its user gets. deaf: it has waited long for answers
+/// that new ones get at once. unsure: it was so at one look.
+enum class Hearing { as_others, unsure, deaf };
+
 /// The OSD that answers an image's reads: the primary, any that has the data, or the nearest by the CRUSH map.
 enum class ReadPolicy { primary, balance, localize };
 constexpr std::string_view name(ReadPolicy policy) {

@@ -87,7 +87,8 @@ struct Facts {
   bool gone = false;                          ///< the very image does not exist any more
   bool secret_asked = false;  ///< this operation has compared the volume's Secret with the user and key that it has
   std::optional<bool> user_refused;   ///< the cluster lets the user of the open image's client in no more
-  bool other_refused = false;         ///< nor the volume's present user, which is another one
+  bool client_deaf = false;           ///< it lets the user in, but that client gets no answers, and a new one does
+  bool other_refused = false;         ///< the cluster refuses the volume's present user too, which is another one
   bool client_judged = false;         ///< GiveUpClient ran in this operation
   bool next_tried = false;            ///< OpenNext ran in this operation
   std::optional<Error> next_refused;  ///< and why it did not open the image

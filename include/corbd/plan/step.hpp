@@ -108,8 +108,9 @@ using Fence = Plain<"fence", Asks::cluster>;
 /// Asks the cluster about the credential that this operation brought, on a connection of its own. The one that serves
 /// the volume stays, and an answer is no failure.
 using TryCredential = Plain<"try_credential", Asks::cluster>;
-/// Gives up the client of the volume's image, whose user the cluster refuses now. While it serves, the volume's present
-/// user must be able to serve in its place. If the cluster does not say so, the client stays, and the step succeeds.
+/// Gives up the client of the volume's image, because the cluster refuses its user now, or answers only other clients
+/// of that user. While it serves, the volume's present user must be able to serve in its place. If the cluster does
+/// not say so, the client stays, and the step succeeds.
 using GiveUpClient = Plain<"give_up_client", Asks::cluster>;
 /// Makes another program's client a dead one of ours.
 struct Inherit {

@@ -30,8 +30,8 @@ struct Config {
 };
 
 /// Reads the incarnation files. All of them are dead, because the caller holds the state directory's lock, or are the
-/// clients of the agent that this one runs beside. `files` is only for them: each cluster has sixteen threads of its
-/// own for its calls, made with its first call (rbd/blocking_calls.hpp).
+/// clients of the agent that this one runs beside. `files` is only for them: each cluster has threads of its own for
+/// its calls, made with its first call (rbd/blocking_calls.hpp).
 std::unique_ptr<image::Clusters> make_clusters(executor control, Clock& clock, BlockingPool& files, Config config);
 
 }  // namespace corbd::rbd

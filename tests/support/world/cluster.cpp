@@ -399,14 +399,15 @@ void Cluster::submit(Work work) {
 }
 
 void Cluster::run_work(Work work) {
-  if (dead) {
+  if (dead || data_hang) {
     hold([this, work = std::move(work)]() mutable { run_work(std::move(work)); });
     return;
   }
-  if (ticketless.contains(work.client) && work.node->agent.lives(work.life))
+  const bool deaf = ticketless.contains(work.client) || deaf_for.contains({work.client, work.image_id});
+  if (deaf && work.node->agent.lives(work.life))
     return loop_.outside_in(kConnectsAgain, [this, work = std::move(work)]() mutable { run_work(std::move(work)); });
   --under_way_[work.client];
-  if (ticketless.contains(work.client)) return;  // it was never sent
+  if (deaf) return;  // it was never sent
   Network& network = work.node->network;
   if (!network.carries(work.sent) || (network.is_cut() && refuses(work.client))) {
     network.hold([this, work = std::move(work)]() mutable { submit(std::move(work)); });

@@ -5,15 +5,15 @@
 // A real cluster differs as follows:
 // - It has snapshots, clones and namespaces. Here an image is six blocks, and a feature is a bit without its effect.
 // - Each OSD has an OSD map of its own. Here all of them refuse a client at one moment.
-// - A placement group may hang alone. Here the whole cluster answers, is slow or is silent.
+// - A placement group may hang alone. Here the whole cluster answers, is slow or is silent, or all data hang.
 // - librbd takes the lock before a first write, and waits for an owner that lives. Here only the ports take it.
 // - A client may watch an image twice, and has an address for each messenger.
 // - Tickets end one by one, an hour after they were given (auth_service_ticket_ttl), and matter only for the next
 //   connection to an OSD. Here all of a client end at one moment, with all its connections. As there, the client is
 //   told nothing: librados asks the monitors for new ones again and again (MonClient::_check_auth_tickets), each OSD
 //   refuses the connection (cephx_verify_authorizer finds no service secret for the old ticket), and librados connects
-//   again. An agent goes on using its client of a removed user; here a call for a volume of that user is refused at
-//   once, and only what uses an open image gets no answer.
+//   again. A test may have it so for one image's data. An agent goes on using its client of a removed user; here a call
+//   for a volume of that user is refused at once, and only what uses an open image gets no answer.
 // - A user has caps for pools and commands. Here it may do everything, read, or nothing.
 // - Monitors know blocks of addresses, and who may fence. tests/lab/fence_lab.cpp has that, and users().
 // - Clearing the blocklist removes every entry, whatever is still under way. Here entries stay for clients that could
@@ -160,7 +160,9 @@ class Cluster {
   std::set<std::string> options_asked;  ///< options of Ceph, "name=value", by any connection
   std::map<std::string, Secret> users{{"node", Secret("canary-key")}};  ///< all others are refused
   std::map<std::string, std::string> sessions;                          ///< the user that a client has authenticated as
-  std::set<std::string> ticketless;                 ///< clients that ask on, and get no answer to anything
+  std::set<std::string> ticketless;  ///< clients that ask on, and get no answer to anything
+  /// Clients that get no answer about an image's data, whose OSDs alone they connected to again.
+  std::set<std::pair<std::string, std::string>> deaf_for;
   std::set<std::string> denied;                     ///< clients that continue without the rights of their user
   std::set<std::string> retired;                    ///< clients on which nothing begins any more
   std::map<std::string, std::string> cannot_fence;  ///< reason, by user
@@ -180,6 +182,7 @@ class Cluster {
   std::optional<std::map<std::string, KeptKey>> standby_keys;
   bool kms_silent = false;  ///< it answers nothing, and carries requests out later
   bool dead = false;
+  bool data_hang = false;  ///< the placement groups of all data are down; everything else is answered
   duration slow{};
   int odd_error = 0;  ///< errno with which OSDs answer every read and write, without effect
   /// Duration of an entry that names no time, as librbd and the kernel make it when they break a lock:

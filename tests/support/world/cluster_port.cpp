@@ -145,10 +145,9 @@ class Clusters final : public image::Clusters {
   void retire_all(const image::Access& access) override { world_.agent.retire_all(access); }
 
   task<result<>> may_serve_anew(image::Access access, image::Key key, bool writes, Until until) override {
-    const std::string by = world_.agent.connection(access);
-    if (auto admitted = admits(by, access); !admitted) co_return admitted;
+    if (auto admitted = admits(world_.agent.connection(access), access); !admitted) co_return admitted;
     co_return co_await world_.calls.ask_cluster(
-        "may serve anew", by, until, [&world = world_, may = has_rights(access, writes), key]() -> result<> {
+        "may serve anew", "", until, [&world = world_, may = has_rights(access, writes), key]() -> result<> {
           if (!may || world.cluster.by_id(key.image_id) != nullptr) return may;
           return Error{errc::not_found, "image " + key.text() + " does not exist any more"};
         });

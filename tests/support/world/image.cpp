@@ -128,6 +128,27 @@ task<result<>> FakeOpened::ask(std::string call, Until until, Calls::Effect effe
   return world_.calls.ask_cluster(std::move(call), client_, until, std::move(effect), key_.image_id);
 }
 
+/// A new client asks too: it has tickets if its user is let in.
+task<result<image::Hearing>> FakeOpened::hearing(image::Range, Until until) {
+  const auto deaf = std::make_shared<bool>(false);
+  const std::weak_ptr<Seen> still = seen_;
+  auto done = co_await world_.calls.ask_cluster(
+      "hearing", "", until, [&cluster = world_.cluster, client = client_, id = key_.image_id, deaf]() -> result<> {
+        if (!cluster.users.contains(cluster.sessions.at(client)))
+          return Error{errc::unauthenticated, "the cluster knows no user " + cluster.sessions.at(client)};
+        const bool hears_nothing = cluster.ticketless.contains(client) || cluster.deaf_for.contains({client, id});
+        *deaf = hears_nothing && !cluster.data_hang;
+        return {};
+      });
+  if (!done) co_return done.error();
+  if (still.expired()) co_return image::Hearing::as_others;
+  if (!*deaf) unheard_since_.reset();
+  if (!*deaf) co_return image::Hearing::as_others;
+  const time_point now = world_.loop().clock.now();
+  if (!unheard_since_) unheard_since_ = now;
+  co_return now - *unheard_since_ >= std::chrono::seconds(20) ? image::Hearing::deaf : image::Hearing::unsure;
+}
+
 task<result<>> FakeOpened::refresh(Until until) {
   const std::weak_ptr<Seen> still = seen_;
   auto asked = co_await ask("refresh", until, [&world = world_, still]() -> result<> {

@@ -53,6 +53,7 @@ class FakeOpened final : public image::Image {
   void flush(image::Op& op) override { op.done(&op, 0); }
   void discard(image::Op& op, std::uint64_t, std::uint64_t) override { op.done(&op, 0); }
   void write_zeroes(image::Op& op, std::uint64_t, std::uint64_t) override { op.done(&op, 0); }
+  task<result<image::Hearing>> hearing(image::Range range, Until until) override;
   task<result<>> refresh(Until until) override;
   task<result<image::Ownership>> ownership(Until until) override;
   task<result<>> break_dead_lock(std::string owner, std::int64_t break_time, Until until) override;
@@ -118,6 +119,7 @@ class FakeOpened final : public image::Image {
   bool closing_ = false, closed_ = false;  ///< as its owner asked, and was told
   bool lock_kept_ = false;
   const std::shared_ptr<bool> gone_ = std::make_shared<bool>(false);  ///< in the cluster
+  std::optional<time_point> unheard_since_;                           ///< since a look when others were answered
 };
 
 /// Plays nbd's session, as far as the control side and the kernel see it.

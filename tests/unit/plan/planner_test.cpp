@@ -367,12 +367,31 @@ TEST_CASE("if an image does not close in time, the planner asks whether to give 
   CHECK(next() == Step(step::Look{Fact::client_user}));
   model.seen.facts.user_refused = model.seen.facts.secret_asked = true;
   CHECK(next() == Step(step::GiveUpClient{}));
-  SECTION("but not if the cluster lets its user in") { model.seen.facts.user_refused = false; }
+  SECTION("but not if the cluster lets its user in and answers others no better") {
+    model.seen.facts.user_refused = false;
+  }
   SECTION("but once in an operation") { model.seen.facts.client_judged = true; }
   SECTION("but not if it was given up") { model.seen.client_given_up = true; }
   SECTION("but not as long as it serves another volume") { model.seen.client_needed = true; }
   SECTION("but not for a volume that was given up") { model.record->failed = true; }
   CHECK(next() == Step(step::CloseImage{}));
+}
+
+TEST_CASE("a client that hears less than another one of its user is given up, whatever else it serves") {
+  Model model = staged_model();
+  model.seen.facts.user_refused = false;
+  model.seen.facts.client_deaf = true;
+  model.seen.client_needed = GENERATE(false, true);
+  SECTION("if its image does not close in time") {
+    model.seen.link = Observation::Link::none;
+    model.seen.connected = false;
+    model.seen.image_open = model.seen.image_closing = true;
+    CHECK(std::get<Step>(model.decide(Wish(Healed{}))) == Step(step::GiveUpClient{}));
+  }
+  SECTION("if it serves and is silent") {
+    model.seen.silent = true;
+    CHECK(std::get<Step>(model.decide(Wish(Healed{.silent = true}))) == Step(step::GiveUpClient{}));
+  }
 }
 
 TEST_CASE("if the operations of an ended session go on, the planner asks whether to give its client up") {

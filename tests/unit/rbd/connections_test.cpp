@@ -381,6 +381,112 @@ TEST_CASE("a client may read but not write images while its file cannot be writt
   CHECK(Started<result<>>(scene.loop.io, scene.connections->record(*lease->get(), {})).get());
 }
 
+TEST_CASE(
+    "beside a client whose call had no answer the next caller gets another one, and the first again if that one "
+    "hears nothing either",
+    "[failure:270]") {
+  Scene scene;
+  const auto address = [&] {
+    const auto lease = scene.lease(access("lab"));
+    REQUIRE(lease->get());
+    return (*lease->get())->addresses.front();
+  };
+  std::vector<std::unique_ptr<rbd::UnderWay>> calls;
+  const auto unanswered = [&](const std::string& which) {
+    for (const auto& one : scene.connections->of_cluster("fsid of lab")) {
+      if (one->addresses.front() != which) continue;
+      calls.push_back(std::make_unique<rbd::UnderWay>(*one));
+      scene.connections->note_answer(*one, false);
+    }
+  };
+  const auto held = scene.lease(access("lab"));
+  REQUIRE(held->get());
+  const auto first = address();
+  unanswered(first);
+  const auto second = address();
+  CHECK(second != first);
+  CHECK(address() == second);
+  SECTION("which is used again once it answers") {
+    scene.connections->note_answer(*held->get()->connection(), true);
+    unanswered(second);
+    CHECK(address() == first);
+  }
+  SECTION("and a further one a minute later, up to a limit") {
+    unanswered(second);
+    CHECK((address() == first || address() == second));
+    std::set<std::string> all;
+    for (int minute = 0; minute < 10; ++minute) {
+      scene.loop.clock.advance(61s);
+      all.insert(address());
+      for (const auto& one : all) unanswered(one);
+    }
+    CHECK(scene.connections->of_cluster("fsid of lab").size() <= 4);
+  }
+}
+
+TEST_CASE("a client whose call waited for a thread in vain is used on", "[failure:270]") {
+  Scene scene;
+  const auto first = scene.lease(access("lab"));
+  REQUIRE(first->get());
+  scene.connections->note_answer(*first->get()->connection(), false);
+  const auto second = scene.lease(access("lab"));
+  REQUIRE(second->get());
+  CHECK(second->get()->connection() == first->get()->connection());
+}
+
+TEST_CASE("a full client is used on while another one has no answers, and no further client is made") {
+  Scene scene;
+  std::vector<std::unique_ptr<Started<result<rbd::Lease>>>> held;
+  const auto for_image = [&] { return scene.lease(access("lab"), {}, Connections::Need::room_for_image); };
+  for (int i = 0; i < 33; ++i) {
+    held.push_back(for_image());
+    REQUIRE(held.back()->get());
+  }
+  const auto clients = [&] { return scene.connections->of_cluster("fsid of lab").size(); };
+  REQUIRE(clients() == 2);
+  const auto last = held.back()->get()->connection();
+  const rbd::UnderWay call(*last);
+  scene.connections->note_answer(*last, false);
+  for (int i = 0; i < 5; ++i) {
+    held.push_back(for_image());
+    REQUIRE(held.back()->get());
+    CHECK(held.back()->get()->connection() != last);
+    scene.loop.clock.advance(61s);
+  }
+  CHECK(clients() == 2);
+}
+
+TEST_CASE("calls of a client that hears nothing keep no thread from its successor", "[failure:270]") {
+  Scene scene;
+  Gate gate(scene.loop.control(), scene.loop.clock);
+  const auto stuck = [ended = scene.ended] {
+    ended.wait();
+    return result<int>(1);
+  };
+  auto first = scene.lease(access("lab"));
+  REQUIRE(first->get());
+  std::vector<std::unique_ptr<Started<result<int>>>> calls;
+  for (std::size_t i = 0; i < rbd::ClusterThreads::kNames; ++i)
+    calls.push_back(std::make_unique<Started<result<int>>>(
+        scene.loop.io, (*first->get())->threads->names.call(gate, stuck, {}, "asking")));
+  REQUIRE(eventually(scene.loop.io, [&] { return gate.count() == rbd::ClusterThreads::kNames; }));
+  const rbd::UnderWay one_of_them(*first->get()->connection());
+  SECTION("that a caller left without an answer") {
+    scene.connections->note_answer(*first->get()->connection(), false);
+  }
+  SECTION("while a new client gets answers") { scene.connections->leave_deaf(first->get()->connection()); }
+  const auto second = scene.lease(access("lab"));
+  REQUIRE(second->get());
+  CHECK(Started<result<int>>(scene.loop.io, (*second->get())
+                                                ->threads->names.call(
+                                                    gate, [] { return result<int>(2); }, {}, "asking"))
+            .get()
+            .value() == 2);
+  scene.end.set_value();
+  scene.end = {};
+  CHECK(eventually(scene.loop.io, [&] { return gate.count() == 0; }));
+}
+
 TEST_CASE("a client that only tries whether an image could be served anew gives up on a silent OSD, and others do not",
           "[failure:267]") {
   Scene scene;
