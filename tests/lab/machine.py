@@ -8,6 +8,8 @@ from checks import Failed
 REPO = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 BUILD = os.environ.get("CORBD_LAB_BUILD", os.path.join(REPO, "build", "release"))
 CORBD = os.path.join(BUILD, "corbd")
+# Debian testing, as tests/lab/debian makes it: its tools and its Ceph are those of the shipped image.
+NEWER = os.path.join(os.environ.get("XDG_CACHE_HOME", "/var/cache"), "corbd-lab/debian-forky")
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 

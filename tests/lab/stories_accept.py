@@ -8,7 +8,7 @@ import time
 
 from checks import Skip, check, long, say, wait_for
 from cluster import Image
-from machine import MIB, put, read, run
+from machine import MIB, NEWER, put, read, run
 from stories_peer import RbdNbd
 from writer import Writer
 
@@ -316,9 +316,6 @@ def story_xfs_life(lab):
     volume.unstage()
     volume.expect_gone()
     check(not glob.glob(os.path.join(volume.staging, "*")), "something is left in the staging folder")
-
-
-NEWER = os.path.join(os.environ.get("XDG_CACHE_HOME", "/var/cache"), "corbd-lab/debian-forky")
 
 
 # [failure:252]

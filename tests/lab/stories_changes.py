@@ -1,10 +1,11 @@
 """What may be changed under running volumes, one change after the other under the same writers."""
 import json
 import os
+import shutil
 import time
 
-from checks import check, long, now_us, say
-from machine import GIB, MIB
+from checks import Skip, check, long, now_us, say
+from machine import CORBD, GIB, MIB, NEWER, REPO, run
 from stories_handover import blocklisted, expect_silence, hand_over, told_by_nbd
 from stories_keys import new_user
 from writer import Writer
@@ -110,3 +111,61 @@ def story_changed_under_writers(lab):
 
 
 story_changed_under_writers.limit = 600
+
+
+def ceph_of(root):
+    """The version of librados there."""
+    return run(["chroot", root, "dpkg-query", "--show", "--showformat", "${Version}", "librados2"])
+
+
+class Newer:
+    """Debian testing with its own Ceph, for an agent that was built there. As in a container, the folders that it shares with the node are the node's."""
+
+    def __init__(self, lab):
+        built = os.path.join(REPO, "build", "debian-forky", "release", "corbd")
+        if not os.path.exists(built):
+            raise Skip("no %s: `tests/lab/debian forky scripts/test --userland` makes it" % built)
+        self.program = os.path.join(lab.dir, "corbd-of-testing")
+        shutil.copy(built, self.program)
+        for folder in ("/dev", "/proc", "/sys", "/run"):
+            run(["mount", "--rbind", folder, NEWER + folder])
+        run(["mount", "-t", "tmpfs", "tmpfs", NEWER + "/tmp"])
+        os.makedirs(NEWER + lab.dir, exist_ok=True)
+        run(["mount", "--rbind", lab.dir, NEWER + lab.dir])
+
+    def start(self, agent, volumes):
+        agent.program, agent.begun_by = self.program, ["chroot", NEWER]
+        hand_over(agent, volumes)
+
+
+def back(agent, volumes):
+    agent.program, agent.begun_by = CORBD, []
+    hand_over(agent, volumes)
+
+
+# [failure:150]
+@long
+def story_ceph_changed_under_writers(lab):
+    """devices that are written are handed over to an agent with Debian testing's Ceph, back to one with this Debian's, and there again: no I/O error, no lost write, nothing in the kernel log, nobody blocklisted"""
+    newer = Newer(lab)
+    versions = [ceph_of(root) for root in ("/", NEWER)]
+    check(versions[0] != versions[1], "both have Ceph %s" % versions[0])
+    agent = lab.agent().start()
+    ext4, block = agent.volume(lab.image("a", size=256 * MIB)), agent.volume(lab.image("b", size=256 * MIB), block=True)
+    xfs = agent.volume(lab.image("c", size=512 * MIB), fstype="xfs")
+    volumes = [ext4, block, xfs]
+    for volume in volumes:
+        volume.stage()
+    changes = Changes(lab, agent, volumes)
+    cut_off, told = blocklisted(lab), told_by_nbd()
+    changes.make("Ceph %s to %s" % (versions[0], versions[1]), lambda: newer.start(agent, volumes))
+    changes.make("Ceph %s to %s" % (versions[1], versions[0]), lambda: back(agent, volumes))
+    changes.make("Ceph %s to %s again" % (versions[0], versions[1]), lambda: newer.start(agent, volumes))
+    check(blocklisted(lab) <= cut_off, "a handover blocklisted %s" % (blocklisted(lab) - cut_off))
+    expect_silence(told)
+    changes.report()
+    for volume in volumes:
+        volume.unstage()
+    for volume in volumes:
+        volume.expect_gone()
+    agent.stop()
