@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 #include <iostream>
+#include <type_traits>
 
 #include "admin_socket.hpp"
 #include "cephcsi.hpp"
@@ -48,7 +49,9 @@ struct Add {
   }
   template <class Value>
   void operator()(Value Run::* field) const {
-    auto* option = command.add_option(name(), run.*field, flag.help)->capture_default_str();
+    auto* option = command.add_option(name(), run.*field, flag.help);
+    // An empty list looks different in each version of CLI11.
+    if constexpr (!std::is_same_v<Value, std::vector<std::string>>) option->capture_default_str();
     if (flag.env != nullptr) option->envname(flag.env);
   }
 };
