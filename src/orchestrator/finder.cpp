@@ -77,7 +77,7 @@ task<> Finder::find(std::string volume_id) {
 task<result<boost::json::object>> Finder::get(kube::Resource resource, std::string name, std::string what) {
   auto got = co_await (*api_)->get(std::move(resource), name, {clock_.now() + config_.answer_within, &stopping_});
   if (got) co_return std::move(*got);
-  co_return with_context(what + " " + name, got.error().error);
+  co_return with_context(what + name, got.error().error);
 }
 
 task<result<>> Finder::attempt(std::string volume_id) {
@@ -94,7 +94,7 @@ task<result<>> Finder::attempt(std::string volume_id) {
   if (attachment->volume.empty())
     co_return Error{errc::failed_precondition, "its VolumeAttachment names no PersistentVolume"};
 
-  auto volume_object = co_await get(kube::kPersistentVolumes, attachment->volume, "PersistentVolume");
+  auto volume_object = co_await get(kube::kPersistentVolumes, attachment->volume, "PersistentVolume ");
   if (!volume_object) co_return volume_object.error();
   const auto volume = kube::persistent_volume_of(*volume_object);
   if (auto checked = kube::check_bound(volume, config_.driver, volume_id); !checked) co_return checked;

@@ -154,6 +154,33 @@ def story_healed_without_keys(lab):
     end(agent, volume)
 
 
+# [failure:220]
+@long
+def story_secret_renamed(lab):
+    """a StorageClass names another Secret and the old one is deleted: the running volume, whose PersistentVolume keeps the old name, goes on, also over a kill; an agent without keys names the missing Secret, and goes on once it is back"""
+    server, agent, volume, writer = written(lab, lab.image("a", size=256 * MIB))
+    old = "/api/v1/namespaces/ceph/secrets/key"
+    kept = server.objects.pop(old)
+    server.secret("ceph", "key-2", userID=volume.user, userKey=read(volume.key_file).strip())
+    kills = [agent.kill()]
+    agent.start()
+    agent.wait_event("device.reconnected", 60, volume=volume.id)
+    writer.wait_more(50)
+    check(old not in server.asked, "the deleted Secret was asked for, although nobody refused the key")
+
+    kills.append(agent.kill())
+    shutil.rmtree(os.path.join(lab.dir, "runtime"))
+    agent.start()
+    wait_for("the missing Secret to be named", lambda: "ceph/key" in volumes_of(agent)[volume.id].get("last_error", {}).get("text", ""), 60)
+    say(volumes_of(agent)[volume.id]["last_error"]["text"])
+    server.objects[old] = kept
+    agent.wait_event("device.reconnected", 120, volume=volume.id)
+    writer.wait_more(50)
+    writer.stop()
+    writer.expect_nothing_lost(kills)
+    end(agent, volume)
+
+
 # [rule:2a]
 @long
 def story_attachment_proves(lab):
