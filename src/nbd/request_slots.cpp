@@ -41,7 +41,7 @@ void RequestSlots::end(Slot& slot) {
   slot.older = slot.newer = nullptr;
 }
 
-void RequestSlots::goes_on(const Slot& slot) {
+void RequestSlots::next_piece(const Slot& slot) {
   if (&slot == oldest_) show(&slot);
 }
 

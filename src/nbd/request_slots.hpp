@@ -25,7 +25,7 @@ class RequestSlots {
   /// The image has the slot's request since `read_us`.
   void begin(Slot& slot, std::int64_t read_us);
   /// The image has another piece of the slot's request now.
-  void goes_on(const Slot& slot);
+  void next_piece(const Slot& slot);
   void end(Slot& slot);
   Slot* oldest() const { return oldest_; }
   /// Callable from any thread.

@@ -140,7 +140,7 @@ void Session::submit_piece(Slot& slot) {
   slot.piece_at += slot.piece_bytes;
   slot.piece_bytes = std::min(slot.piece_left, kPiece);
   slot.piece_left -= slot.piece_bytes;
-  slots_.goes_on(slot);
+  slots_.next_piece(slot);
   if (slot.request.command == Command::trim) return image_.discard(slot, slot.piece_at, slot.piece_bytes);
   image_.write_zeroes(slot, slot.piece_at, slot.piece_bytes);
 }

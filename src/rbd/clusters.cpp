@@ -194,7 +194,7 @@ class Clusters final : public image::Clusters {
       co_return Error{errc::cancelled, doing + ": the agent is leaving"};
     co_return co_await future.get(until, std::move(waits_for));
   }
-  /// Does the same for a call on that connection, and notes if its answer, or a thread for it, did not come in time.
+  /// Does the same for a call on that connection, and notes if its answer did not come in time.
   template <class T>
   task<result<T>> ask(std::shared_ptr<Connection> asked, task<result<T>> work, Until until, std::string doing,
                       std::string waits_for) {

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <chrono>
 #include <ctime>
+#include <functional>
 #include <set>
 #include <thread>
 

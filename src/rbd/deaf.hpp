@@ -1,7 +1,6 @@
 // Whether a client gets no answers where a new client of the same user gets them.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>

@@ -22,6 +22,14 @@ struct Rotated : Scene {
     write_all();
     loop.advance(1s);
   }
+  /// Stages another image by the same client, and returns the wish.
+  plan::Staged stage_second(const std::string& image) {
+    world.cluster.images[image].id = "id-2";
+    auto wish = staged_wish(image);
+    wish.path = "/staging/2";
+    REQUIRE(want(wish, image) == errc::ok);
+    return wish;
+  }
   /// The cluster takes the new user beside the old one.
   void rotate() { world.cluster.users[kRotated.user] = kRotated.key; }
   std::string client() { return world.agent.shell().status(kId)->client; }
@@ -96,10 +104,7 @@ TEST_CASE("a volume that its client alone does not hear is served by a new one, 
           "[failure:270]") {
   Rotated scene;
   const std::string second = "image-2";
-  scene.world.cluster.images[second].id = "id-2";
-  auto wish = staged_wish(second);
-  wish.path = "/staging/2";
-  REQUIRE(scene.want(wish, second) == errc::ok);
+  scene.stage_second(second);
   const auto client = scene.client();
   REQUIRE(scene.world.agent.shell().status(second)->client == client);
   scene.world.cluster.deaf_for.insert({client, "id-2"});
@@ -155,10 +160,7 @@ TEST_CASE("a client without tickets is given up once each volume that it serves 
           "[failure:270]") {
   Rotated scene;
   const std::string second = "image-2";
-  scene.world.cluster.images[second].id = "id-2";
-  auto wish = staged_wish(second);
-  wish.path = "/staging/2";
-  REQUIRE(scene.want(wish, second) == errc::ok);
+  auto wish = scene.stage_second(second);
   scene.rotate();
   scene.remove_old();
   scene.world.cluster.end_tickets();
