@@ -2,9 +2,6 @@
 // not answer takes nothing from the others.
 #pragma once
 
-#include <algorithm>
-#include <array>
-
 #include "corbd/core/async_lock.hpp"
 #include "corbd/core/blocking_pool.hpp"
 #include "corbd/core/gate.hpp"
@@ -90,38 +87,6 @@ class BlockingCalls {
   const std::size_t at_once_;
   const std::shared_ptr<std::size_t> entered_ = std::make_shared<std::size_t>(0);
   Slots slots_;
-};
-
-/// The threads for one cluster, in seven shares. A call to a monitor ends by mon_timeout. A call on an image, or on the
-/// journal that names it, may wait as long as its placement group is down. Such calls must not prevent new connections.
-/// Repeated stages, and the periodic checks, must not prevent volumes from being opened. A client that cannot reach the
-/// monitors waits for ever for its OSD map, without a time limit of librados, and must not prevent new connections.
-struct ClusterThreads {
-  static constexpr std::size_t kCluster = 2, kNames = 4, kImages = 8, kLooks = 2, kTrials = 1, kComparisons = 1,
-                               kMaps = 2;
-  ClusterThreads(executor control, Clock& clock, const std::string& cluster_id)
-      : pool(control, clock, kCluster + kNames + kImages + kLooks + kTrials + kComparisons + kMaps),
-        cluster(control, clock, pool, "cluster " + cluster_id, kCluster),
-        names(control, clock, pool, "names of images of cluster " + cluster_id, kNames),
-        images(control, clock, pool, "images of cluster " + cluster_id, kImages),
-        looks(control, clock, pool, "looks at images of cluster " + cluster_id, kLooks),
-        trials(control, clock, pool, "trials with a new client of cluster " + cluster_id, kTrials),
-        comparisons(control, clock, pool, "comparisons of clients of cluster " + cluster_id, kComparisons),
-        maps(control, clock, pool, "OSD maps of cluster " + cluster_id, kMaps) {}
-  bool idle() const {
-    return std::ranges::all_of(shares(), [](const auto* share) { return share->idle(); });
-  }
-  std::array<const BlockingCalls*, 7> shares() const {
-    return {&cluster, &names, &images, &looks, &trials, &comparisons, &maps};
-  }
-  BlockingPool pool;
-  BlockingCalls cluster;
-  BlockingCalls names;
-  BlockingCalls images;
-  BlockingCalls looks;
-  BlockingCalls trials;
-  BlockingCalls comparisons;
-  BlockingCalls maps;
 };
 
 }  // namespace corbd::rbd

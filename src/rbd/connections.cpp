@@ -15,11 +15,9 @@ namespace {
 constexpr std::chrono::seconds kFencedStands{5};
 constexpr std::chrono::milliseconds kLookAtShuts{10};
 constexpr std::chrono::seconds kTriesFor{10};
-// Connections that are made because calls on all others have no answer.
-constexpr std::size_t kMostFurther = 2;
+// A connection that is made because calls on all others have no answer.
 constexpr std::chrono::seconds kFurtherAfter{60};
 constexpr std::chrono::seconds kFurtherWithin{3};
-constexpr std::size_t kMostKept = 3;
 // A connection costs 16 threads, 15 descriptors and 2.4 MB. A volume that moves to another pod comes back within this
 // time.
 constexpr std::chrono::minutes kIdleFor{10}, kLookAtIdle{1};
@@ -46,7 +44,8 @@ Connections::Connections(executor control, Clock& clock, BlockingPool& files, Co
       endings_(*this, incarnations_),
       renewals_(*this, files),
       earlier_(control, clock, files, gate_, config_, incarnations_, renewals_),
-      fencing_(*this, files, incarnations_, earlier_, renewals_) {
+      fencing_(*this, files, incarnations_, earlier_, renewals_),
+      threads_(control, clock) {
   earlier_.read_at_start();
 }
 
@@ -59,11 +58,8 @@ Connections::~Connections() {
 std::shared_ptr<Group> Connections::group_for(const image::Access& access) {
   for (auto& group : groups_)
     if (group->access == access) return group;
-  auto& threads = threads_[access.cluster_id];
-  if (!threads) threads = std::make_unique<ClusterThreads>(control_, clock_, access.cluster_id);
   auto made = std::make_shared<Group>();
   made->access = access;
-  made->threads = threads.get();
   look_at_idle_later();
   return groups_.emplace_back(std::move(made));
 }
@@ -81,53 +77,12 @@ void Connections::outdate_others(const Group& newer) {
   }
 }
 
-// Takes the fullest one that has room, so that the others can become empty and close. If none has room and no more may
-// be made, takes the emptiest one. Null: another one is to be made.
-std::shared_ptr<Connection> Connections::choose(Group& group, Need need, bool may_connect) {
-  std::shared_ptr<Connection> fullest, emptiest;
-  const auto is_of_use = [&](const auto& one) {
-    return !one->retired && (need == Need::monitors || !one->node_fenced);
-  };
-  const auto answers = [&](const auto& one) { return is_of_use(one) && !one->unanswered; };
-  const auto usable = static_cast<std::size_t>(std::ranges::count_if(group.serving, is_of_use));
-  const bool some_answer = std::ranges::any_of(group.serving, answers);
-  if (usable > 0 && !some_answer && may_connect) {
-    if (group.connecting) return nullptr;
-    if (usable < config_.max_connections + kMostFurther && clock_.now() >= group.further_from) {
-      group.further_from = clock_.now() + kFurtherAfter;
-      renew_threads(group.access.cluster_id);
-      return nullptr;
-    }
-  }
-  for (const auto& connection : group.serving) {
-    if (!is_of_use(connection) || (some_answer && connection->unanswered)) continue;
-    if (!emptiest || connection->users < emptiest->users) emptiest = connection;
-    if (need == Need::room_for_image && connection->users >= config_.images_per_connection) continue;
-    if (!fullest || connection->users > fullest->users) fullest = connection;
-  }
-  return fullest || usable < config_.max_connections ? fullest : emptiest;
-}
-
-/// Calls without an answer may keep their threads for ever, so the other connections get new ones. The number is
-/// limited, because in an outage those do not help.
 void Connections::renew_threads(const std::string& cluster_id) {
-  std::erase_if(all_, [](const auto& one) { return one.expired(); });
-  std::erase_if(kept_threads_, [this](const auto& kept) {
-    return kept.second->idle() && std::ranges::none_of(all_, [&](const auto& one) {
-             const auto connection = one.lock();
-             return connection && connection->threads == kept.second.get();
-           });
-  });
-  auto& threads = threads_[cluster_id];
-  if (threads->idle() || kept_threads_.count(cluster_id) >= kMostKept) return;
-  kept_threads_.emplace(cluster_id,
-                        std::exchange(threads, std::make_unique<ClusterThreads>(control_, clock_, cluster_id)));
-  for (const auto& group : groups_) {
-    if (group->access.cluster_id != cluster_id) continue;
-    group->threads = threads.get();
+  if (!threads_.renew(cluster_id)) return;
+  for (const auto& group : groups_)
     for (const auto& connection : group->serving)
-      if (!connection->unanswered) connection->threads = threads.get();
-  }
+      if (group->access.cluster_id == cluster_id && !connection->unanswered)
+        connection->threads = &threads_.of(cluster_id);
 }
 
 void Connections::note_answer(Connection& connection, bool answered) {
@@ -135,7 +90,7 @@ void Connections::note_answer(Connection& connection, bool answered) {
   if (!answered && connection.under_way == 0) return;
   if (std::exchange(connection.unanswered, !answered) == !answered) return;
   if (answered)
-    connection.threads = connection.group->threads;
+    connection.threads = &threads_.of(connection.group->access.cluster_id);
   else
     log::warning("cluster.connection_silent",
                  {{"cluster", connection.group->access.cluster_id},
@@ -183,13 +138,13 @@ Connections::AskAnew Connections::asks_anew(image::Access access, image::Key key
 }
 
 task<result<>> Connections::may_serve_anew(image::Access access, image::Key key, bool writes) {
-  auto& threads = group_for(access)->threads->trials;
+  auto& trials = threads_.of(access.cluster_id).trials;
   auto may = [key, writes](Connection& connection) -> result<> {
     if (const auto seen = look_at_header(connection, key); !seen) return seen.error();
     return writes ? try_header_write(connection, key) : result<>();
   };
   auto job = [ask_anew = asks_anew(access, key), may = std::move(may)] { return ask_anew(may); };
-  co_return co_await threads.call_to_end(gate_, std::move(job), "connecting anew to " + cluster_text(access));
+  co_return co_await trials.call_to_end(gate_, std::move(job), "connecting anew to " + cluster_text(access));
 }
 
 std::vector<std::shared_ptr<Connection>> Connections::serving(const image::Access& access) const {
@@ -240,32 +195,51 @@ void Connections::drop_node_fenced(Group& group) {
 }
 
 task<result<Lease>> Connections::lease(image::Access access, Need need, Until until) {
-  if (leaving_) co_return Error{errc::cancelled, "the agent is leaving: no new use of " + cluster_text(access)};
   for (;;) {
+    if (leaving_) co_return Error{errc::cancelled, "the agent is leaving: no new use of " + cluster_text(access)};
     // An empty connection may have gone while this waited.
     const auto held = group_for(access);
     Group& group = *held;
     group.outdated = false;
     drop_blocklisted();
-    if (auto found = choose(group, need, true)) co_return Lease(*this, std::move(found));
+    const bool further = wants_further(group, need, limits(), clock_.now());
+    auto found = further ? nullptr : choose(group, need, limits());
+    if (found) co_return Lease(*this, std::move(found));
     if (need != Need::monitors && group.node_fenced && clock_.now() < group.node_fenced->second)
       co_return group.node_fenced->first;
     if (need != Need::monitors) drop_node_fenced(group);
+    if (further && !group.connecting) begin_further(group);
     start_connecting(held);
-    const auto attempt = group.connecting;
-    const bool has_other = std::ranges::any_of(group.serving, [](const auto& one) { return one->unanswered; });
-    const Until limit = has_other ? until.at_most(clock_.now() + kFurtherWithin) : until;
-    const Waited how = co_await attempt->done.wait(limit);
-    if (how == Waited::deadline || attempt->failed)
-      if (auto other = choose(group, need, false)) co_return Lease(*this, std::move(other));
-    if (how == Waited::deadline)
-      co_return Error{
-          errc::unavailable,
-          cluster_text(access) + " has not answered in time: check the monitors' addresses and the network"};
-    if (how == Waited::cancelled) co_return wait_error(how, "the connection to " + cluster_text(access));
-    if (attempt->failed) co_return *attempt->failed;
-    if (need != Need::monitors && attempt->node_fenced) co_return *attempt->node_fenced;
+    auto connected = co_await await_connecting(held, need, until);
+    if (!connected) co_return connected.error();
+    if (*connected) co_return Lease(*this, std::move(*connected));
   }
+}
+
+void Connections::begin_further(Group& group) {
+  group.further_from = clock_.now() + kFurtherAfter;
+  renew_threads(group.access.cluster_id);
+}
+
+/// Null: the caller is to choose again. A connection: the attempt led to nothing in time, and the caller gets one that
+/// does not answer.
+task<result<std::shared_ptr<Connection>>> Connections::await_connecting(std::shared_ptr<Group> held, Need need,
+                                                                        Until until) {
+  Group& group = *held;
+  const auto attempt = group.connecting;
+  const bool has_other = std::ranges::any_of(group.serving, [](const auto& one) { return one->unanswered; });
+  const Until limit = has_other ? until.at_most(clock_.now() + kFurtherWithin) : until;
+  const Waited how = co_await attempt->done.wait(limit);
+  if (how == Waited::cancelled) co_return wait_error(how, "the connection to " + cluster_text(group.access));
+  const bool failed = how == Waited::ready && attempt->failed;
+  auto other = how == Waited::deadline || failed ? choose(group, need, limits()) : nullptr;
+  if (other) co_return other;
+  if (how == Waited::deadline)
+    co_return Error{errc::unavailable, cluster_text(group.access) +
+                                           " has not answered in time: check the monitors' addresses and the network"};
+  if (failed) co_return *attempt->failed;
+  if (need != Need::monitors && attempt->node_fenced) co_return *attempt->node_fenced;
+  co_return nullptr;
 }
 
 void Connections::start_connecting(const std::shared_ptr<Group>& group) {
@@ -294,8 +268,9 @@ task<result<>> Connections::connect_and_add(std::shared_ptr<Group> group) {
   auto job = [dial = dial_, access = group->access, timeout = config_.mon_timeout] {
     return dial(access, {.monitors = timeout});
   };
-  auto made = co_await group->threads->cluster.call_to_end(gate_, std::move(job),
-                                                           "connecting to " + cluster_text(group->access));
+  ClusterThreads& threads = threads_.of(group->access.cluster_id);
+  auto made =
+      co_await threads.cluster.call_to_end(gate_, std::move(job), "connecting to " + cluster_text(group->access));
   if (!made) co_return made.error();
   fsids_.insert_or_assign(group->access.monitors, made->fsid);
   const auto connection = std::make_shared<Connection>();
@@ -304,8 +279,8 @@ task<result<>> Connections::connect_and_add(std::shared_ptr<Group> group) {
   connection->uuid = make_uuid();
   connection->addresses = made->addresses;
   connection->group = group;
-  connection->threads = group->threads;
-  all_.push_back(connection);
+  connection->threads = &threads_.of(group->access.cluster_id);
+  threads_.note_user(connection);
   connection->node_fenced = made->node_fenced;
   connection->map_after = began;
   connection->on_blocklisted = [this, control = control_, alive = std::weak_ptr<char>(alive_)] {

@@ -3,18 +3,15 @@
 // has blocklisted it, all its images are dead, and it serves no new ones.
 #pragma once
 
-#include <atomic>
-#include <cerrno>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <vector>
 
-#include "blocking_calls.hpp"
-#include "connect.hpp"
-#include "corbd/core/gate.hpp"
+#include "choosing.hpp"
+#include "cluster_threads.hpp"
+#include "connection.hpp"
 #include "corbd/rbd/clusters.hpp"
 #include "earlier_agents.hpp"
 #include "endings.hpp"
@@ -23,54 +20,6 @@
 #include "renewal.hpp"
 
 namespace corbd::rbd {
-
-struct Group;
-class OpenImage;
-struct LockWatch;
-
-struct Attempt;
-
-struct Connection {
-  rados_t cluster = nullptr;
-  std::string fsid, uuid;
-  std::vector<std::string> addresses;
-  std::shared_ptr<Group> group;
-  ClusterThreads* threads = nullptr;  ///< for its calls
-  std::size_t users = 0;              ///< open images and calls
-  time_point idle_since{};            ///< while it has no user
-  std::uint64_t map_after = 0;        ///< number of the last fencing whose OSD map it has
-  bool dropped = false;               ///< takes no new image
-  bool retired = false;      ///< takes none either, because another client may do better; ends with its last image
-  bool unanswered = false;   ///< a caller left a call without an answer, and none had one since
-  bool clean = true;         ///< every image was closed cleanly
-  bool keeps_locks = false;  ///< locks stay when it ends
-  bool recorded = false;     ///< its file exists or is being written: it may open images for writing
-  std::shared_ptr<Attempt> recording;
-  std::optional<Error> node_fenced;  ///< the cluster refuses this node: only its monitors answer
-  std::atomic<bool> blocklisted{false};
-  std::atomic<unsigned> under_way{0};  ///< calls that the cluster has, of those that note_answer() is for
-  std::set<OpenImage*> images;         ///< open images, which are told when the connection is blocklisted
-  std::vector<std::shared_ptr<LockWatch>> lock_watches;  ///< librados calls them until the client has ended
-  std::function<void()> on_blocklisted;                  ///< any thread, once
-
-  /// Returns a library's result, and notices -108. Any thread.
-  int observe_result(int r) {
-    if (r == -ESHUTDOWN && !blocklisted.exchange(true, std::memory_order_relaxed) && on_blocklisted) on_blocklisted();
-    return r;
-  }
-};
-
-/// A call on a connection that note_answer() is for. Any thread.
-class UnderWay {
- public:
-  explicit UnderWay(Connection& on) : on_(on) { ++on_.under_way; }
-  UnderWay(const UnderWay&) = delete;
-  UnderWay& operator=(const UnderWay&) = delete;
-  ~UnderWay() { --on_.under_way; }
-
- private:
-  Connection& on_;
-};
 
 class Connections;
 
@@ -94,26 +43,6 @@ class Lease {
   std::shared_ptr<Connection> connection_;
 };
 
-/// An attempt to connect, which several callers may wait for.
-struct Attempt {
-  Attempt(executor control, Clock& clock) : done(control, clock) {}
-  Event done;
-  std::optional<Error> failed;
-  std::optional<Error> node_fenced;  ///< the connection exists, and only the monitors answer it
-};
-
-/// The connections of one cluster and user.
-struct Group {
-  image::Access access;
-  ClusterThreads* threads = nullptr;
-  std::vector<std::shared_ptr<Connection>> serving;
-  std::shared_ptr<Attempt> connecting, fencing;
-  std::optional<std::pair<Error, time_point>> node_fenced;  ///< the error; nobody reconnects to get it before the time
-  std::optional<std::string> cannot_fence = {};             ///< by the last connection
-  time_point further_from{};  ///< before it, no connection is added because all are `unanswered`
-  bool outdated = false;      ///< the same user has a newer key or other monitors
-};
-
 /// Makes a client. Runs on a pool thread, for as long as the cluster takes.
 using Dial = std::function<result<Connected>(const image::Access& access, Timeouts timeouts)>;
 
@@ -124,9 +53,8 @@ class Connections {
   Connections(executor control, Clock& clock, BlockingPool& files, Config config, Dial dial = &connect);
   ~Connections();
 
-  /// room_for_image: a connection that has room. monitors: any living one, even if the cluster has fenced this node;
-  /// the other needs then get the error node_fenced.
-  enum class Need { monitors, any, room_for_image };
+  /// While the cluster has fenced this node, only Need::monitors gets a connection, and the others get node_fenced.
+  using Need = rbd::Need;
   task<result<Lease>> lease(image::Access access, Need need, Until until);
   /// Writes the connection's file before an image is opened for writing, so that a later start fences it.
   task<result<>> record(const Lease& lease, Until until);
@@ -167,6 +95,8 @@ class Connections {
   Incarnations& incarnations() { return incarnations_; }
   /// Returns the connections to that cluster, whoever their user is.
   std::vector<std::shared_ptr<Connection>> of_cluster(const std::string& fsid) const;
+  /// For calls that need no connection of their own.
+  ClusterThreads& threads(const std::string& cluster_id) { return threads_.of(cluster_id); }
   Gate& gate() { return gate_; }
   /// Whether no operation that uses this is under way.
   bool quiet() const { return gate_.count() == 0 && endings_.count() == 0; }
@@ -183,10 +113,12 @@ class Connections {
   std::shared_ptr<Group> group_for(const image::Access& access);
   std::vector<std::shared_ptr<Connection>> serving(const image::Access& access) const;
   void outdate_others(const Group& newer);
-  std::shared_ptr<Connection> choose(Group& group, Need need, bool may_connect);
+  Limits limits() const { return {config_.max_connections, config_.images_per_connection}; }
   void renew_threads(const std::string& cluster_id);
   void drop_node_fenced(Group& group);
+  void begin_further(Group& group);
   void start_connecting(const std::shared_ptr<Group>& group);
+  task<result<std::shared_ptr<Connection>>> await_connecting(std::shared_ptr<Group> group, Need need, Until until);
   task<> connect_one(std::shared_ptr<Group> group, std::shared_ptr<Attempt> attempt);
   task<result<>> connect_and_add(std::shared_ptr<Group> group);
   bool start_recording(const Lease& lease);
@@ -209,10 +141,7 @@ class Connections {
   Renewals renewals_;
   EarlierAgents earlier_;
   Fencing fencing_;
-  std::map<std::string, std::unique_ptr<ClusterThreads>> threads_;
-  /// By cluster: those that calls of `unanswered` connections may keep for ever.
-  std::multimap<std::string, std::unique_ptr<ClusterThreads>> kept_threads_;
-  std::vector<std::weak_ptr<Connection>> all_;
+  ThreadsByCluster threads_;
   std::vector<std::shared_ptr<Group>> groups_;
   std::map<std::vector<std::string>, std::string> fsids_;  ///< by monitors, from the last connection
   Clock::TimerId idle_timer_ = 0;

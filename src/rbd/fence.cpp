@@ -114,7 +114,7 @@ task<result<std::vector<result<>>>> Fencing::change_blocklist(Lease lease, std::
     return change_and_look(held->cluster, entries, block_for, wall);
   };
   // Many commands take minutes, and healing needs the threads for the cluster.
-  ClusterThreads& threads = *lease->group->threads;
+  ClusterThreads& threads = all_.threads(lease->group->access.cluster_id);
   BlockingCalls& calls = entries.size() > kCommandsAtOnce ? threads.looks : threads.cluster;
   auto changed = co_await calls.call_to_end(all_.gate(), std::move(job), "changing the blocklist");
   if (!changed) co_return changed.error();
