@@ -9,8 +9,10 @@
 namespace corbd::rbd {
 namespace {
 
-void acknowledge(void* argument, std::uint64_t notification, std::uint64_t handle, std::uint64_t, void*, std::size_t) {
+void acknowledge(void* argument, std::uint64_t notification, std::uint64_t handle, std::uint64_t, void* data,
+                 std::size_t size) {
   auto& watch = *static_cast<LockWatch*>(argument);
+  if (asks_owner({static_cast<const char*>(data), size})) return;
   const std::lock_guard sole(watch.answering);
   if (watch.pool.io.get() != nullptr)
     rados_notify_ack(watch.pool.io.get(), watch.header.c_str(), notification, handle, nullptr, 0);
@@ -20,6 +22,18 @@ void acknowledge(void* argument, std::uint64_t notification, std::uint64_t handl
 void watch_lost(void*, std::uint64_t, int) {}
 
 }  // namespace
+
+// NotifyMessage of Ceph's src/librbd/WatchNotifyTypes.h: two bytes of version, four of length, and the operation as
+// four bytes, little-endian.
+bool asks_owner(std::string_view notification) {
+  constexpr std::size_t kAt = 6;
+  if (notification.size() < kAt + 4) return false;
+  std::uint32_t operation = 0;
+  for (std::size_t i = 0; i < 4; ++i)
+    operation |= static_cast<std::uint32_t>(static_cast<unsigned char>(notification[kAt + i])) << (8 * i);
+  // REQUEST_LOCK; FLATTEN to SPARSIFY, all of which change the image; METADATA_UPDATE.
+  return operation == 2 || (operation >= 6 && operation <= 17) || operation == 20;
+}
 
 result<> set_watch(const ImageHandle& opened, LockWatch& watch) {
   if (watch.handle != 0) return {};

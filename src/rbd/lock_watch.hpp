@@ -3,13 +3,19 @@
 #pragma once
 
 #include <mutex>
+#include <string_view>
 
 #include "image_handle.hpp"
 
 namespace corbd::rbd {
 
-/// A plain watch on an image's header, which acknowledges every notification and answers nothing. librbd then finds no
-/// owner that answers, and asks again. It lasts until end_watch(), or until its client ends.
+/// Whether librbd's notification is for the lock's owner, who answers it, and not for everybody.
+bool asks_owner(std::string_view notification);
+
+/// A plain watch on an image's header. It acknowledges what is for everybody. A client that asks the lock's owner has
+/// no answer: it asks again after librbd's 5 s, or once the watch ends, instead of at once. So it hardly ever finds the
+/// lock free between a next agent's break and its own taking. The watch lasts until end_watch(), or until its client
+/// ends.
 struct LockWatch {
   ~LockWatch() { silence(); }
   /// Stops the acknowledgements. Any thread.

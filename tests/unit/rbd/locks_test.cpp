@@ -218,3 +218,15 @@ TEST_CASE("a lock's owner counts as silent if it has no watch or keeps the lock 
   CHECK(rbd::silent_owners({}, stranger, {}).empty());
   CHECK(rbd::silent_owners({{"client.5", rbd::kept_cookie(7), "10.0.0.2:0/5"}}, owner, {"10.0.0.1:0/1"}).size() == 1);
 }
+
+TEST_CASE("of librbd's notifications those for the lock's owner stay unanswered while the lock is kept",
+          "[failure:154]") {
+  // As NotifyMessage encodes it: version, oldest version, length, operation.
+  const auto notification = [](int operation) {
+    return std::string{7, 1, 4, 0, 0, 0} + std::string{static_cast<char>(operation), 0, 0, 0};
+  };
+  for (const int news : {0, 1, 3, 4, 5, 18, 19}) CHECK_FALSE(rbd::asks_owner(notification(news)));
+  for (const int request : {2, 6, 7, 8, 17, 20}) CHECK(rbd::asks_owner(notification(request)));
+  CHECK_FALSE(rbd::asks_owner(""));
+  CHECK_FALSE(rbd::asks_owner(notification(2).substr(0, 9)));
+}
