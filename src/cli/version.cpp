@@ -1,3 +1,4 @@
+#include "caller.hpp"
 #include "corbd/agent/program.hpp"
 #include "corbd/rpc/json.hpp"
 #include "corbd/v1/admin.pb.h"
