@@ -116,7 +116,7 @@ void Healer::report_stuck(const std::vector<volume::Status>& all) {
 void Healer::admit_silent(const std::vector<volume::Status>& all) {
   silent_clients_.clear();
   for (const auto& one : all)
-    if (one.oldest >= volume::kSilentAfter && !one.client.empty()) silent_clients_.insert(one.client);
+    if (one.unanswered >= volume::kSilentAfter && !one.client.empty()) silent_clients_.insert(one.client);
   for (const auto& one : all)
     if (silent_clients_.contains(one.client)) admit(one, "its Ceph client leaves requests unanswered");
 }

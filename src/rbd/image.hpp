@@ -30,6 +30,7 @@ class RbdImage final : public image::Image {
   void discard(image::Op& op, std::uint64_t offset, std::uint64_t length) override;
   void write_zeroes(image::Op& op, std::uint64_t offset, std::uint64_t length) override;
 
+  duration unanswered() const override { return opened_->unanswered(); }
   task<result<image::Hearing>> hearing(image::Range range, Until until) override {
     return opened_->hearing(range, until);
   }

@@ -258,7 +258,16 @@ void OpenImage::refresh_twice() {
 void OpenImage::refresh_soon() {
   refresh_again_ = true;
   if (refreshing_ || closing_) return;
+  refreshes_since_ = connections_.clock().now();
   refreshing_ = calls_.spawn(refresh_until_current(shared_from_this()));
+}
+
+duration OpenImage::unanswered() const {
+  const time_point now = connections_.clock().now();
+  duration longest{};
+  if (turn_.free() == 0) longest = now - asks_since_;
+  if (refreshing_) longest = std::max<duration>(longest, now - refreshes_since_);
+  return longest;
 }
 
 task<> OpenImage::refresh_until_current([[maybe_unused]] std::shared_ptr<OpenImage> self) {
@@ -274,6 +283,7 @@ task<> OpenImage::refresh_until_current([[maybe_unused]] std::shared_ptr<OpenIma
                    {{"image", handle_.text()}, {"error", details.error().text}});
     } else {
       note(*details);
+      refreshes_since_ = connections_.clock().now();
     }
   } while (refresh_again_ && !closing_);
   refreshing_ = false;

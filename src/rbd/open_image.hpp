@@ -75,9 +75,14 @@ class OpenImage : public std::enable_shared_from_this<OpenImage> {
   template <class Job, class R = std::invoke_result_t<Job, const ImageHandle&>>
   task<R> call(Job job, Until until, std::string doing) {
     const auto self = shared_from_this();
+    if (turn_.free() > 0) asks_since_ = connections_.clock().now();
     auto on_handle = [&handle = handle_, job = std::move(job)] { return job(handle); };
-    co_return co_await threads().images.call(calls_, std::move(on_handle), until, std::move(doing), &turn_);
+    auto answer = co_await threads().images.call(calls_, std::move(on_handle), until, std::move(doing), &turn_);
+    if (answer) asks_since_ = connections_.clock().now();
+    co_return answer;
   }
+  /// Implements image::Image::unanswered().
+  duration unanswered() const;
   /// Implements image::Image::hearing.
   task<result<image::Hearing>> hearing(image::Range range, Until until);
   /// Reads it now, and notes what it finds.
@@ -120,6 +125,8 @@ class OpenImage : public std::enable_shared_from_this<OpenImage> {
   std::optional<std::uint64_t> watch_;
   std::optional<Unheard> unheard_;
   bool refreshing_ = false, refresh_again_ = false;
+  time_point refreshes_since_{};
+  time_point asks_since_{};  ///< when the call under way began, or the last one had its answer
   /// Blocking calls under way. They use this object by reference and never by a shared pointer, because the last shared
   /// pointer must go on the control thread.
   Gate calls_;

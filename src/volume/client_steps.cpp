@@ -99,8 +99,7 @@ task<bool> ClientSteps::is_deaf(const Volume& volume) {
   const OpenImage* const open = volume.server.own();
   if (open == nullptr) co_return false;
   const device::Link* const link = volume.server.link();
-  const duration waits = link != nullptr ? link->oldest() : duration::zero();
-  if (waits < kSilentAfter && !open->closing && !volume.server.is_session_stuck()) co_return false;
+  if (volume.server.unanswered() < kSilentAfter && !open->closing && !volume.server.is_session_stuck()) co_return false;
   const time_point now = clock_.now();
   std::erase_if(compares_again_, [&](const auto& one) { return one.second <= now; });
   std::erase_if(gave_up_deaf_, [&](const auto& one) { return one.second + kSparesSuccessor <= now; });

@@ -139,6 +139,7 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
   status.unserved_since = volume.history.unserved_since;
   status.waiting = seen != nullptr ? seen->waiting : 0;
   status.oldest = volume.server.link() != nullptr ? volume.server.link()->oldest() : duration::zero();
+  status.unanswered = volume.server.unanswered();
   status.counts = volume.history.counts;
   status.figures = figures_of(volume);
   status.in_flight = volume.server.link() != nullptr ? volume.server.link()->in_flight() : 0;

@@ -143,7 +143,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
   }
   seen.connected = volume.server.connected();
   seen.session_stuck = volume.server.is_session_stuck();
-  seen.silent = volume.server.link() != nullptr && volume.server.link()->oldest() >= kSilentAfter;
+  seen.silent = volume.server.unanswered() >= kSilentAfter;
   seen.fails_flushes = volume.server.link() != nullptr && volume.server.link()->fails_flushes();
   seen.link_inherited = ports.devices.has_inherited(volume.id);
   seen.image_open = volume.server.image() != nullptr;

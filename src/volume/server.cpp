@@ -1,5 +1,6 @@
 #include "server.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -29,6 +30,11 @@ image::Image* Server::image() const {
 
 void Server::set_connected(bool connected) {
   if (link_) link_->connected = connected;
+}
+
+duration Server::unanswered() const {
+  const duration of_device = link() != nullptr ? link()->oldest() : duration::zero();
+  return own() != nullptr ? std::max(of_device, own()->image->unanswered()) : of_device;
 }
 
 std::unique_ptr<device::Link> Server::take_link() {

@@ -118,6 +118,19 @@ TEST_CASE("a volume that its client alone does not hear is served by a new one, 
   CHECK(scene.world.cluster.has_entry(client));
 }
 
+TEST_CASE("an idle volume whose client does not hear the agent's own calls goes on by a new one", "[failure:270]") {
+  Rotated scene;
+  const auto client = scene.client();
+  scene.remove_old();
+  scene.world.cluster.end_tickets();
+  scene.world.cluster.users["node"] = staged_wish(kId).credential.key;
+  CHECK(scene.want(plan::Expanded{kPath}) == errc::unreachable);
+  REQUIRE(scene.waiting() == 0);
+  scene.loop.advance(3min);
+  CHECK(scene.world.cluster.has_entry(client));
+  CHECK(scene.want(plan::Expanded{kPath}) == errc::ok);
+}
+
 TEST_CASE("an image whose close gets no answers is closed once its user is put back", "[failure:270]") {
   Rotated scene;
   scene.remove_old();

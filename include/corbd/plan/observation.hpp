@@ -141,9 +141,9 @@ struct Observation {
   bool credential_untried = false;     ///< this operation brought a user and key that the cluster has not seen yet
   bool client_given_up = false;        ///< image::Image::client_given_up(), of the open image
   bool session_stuck = false;          ///< its session has ended, and that one's operations did not end in time
-  bool silent = false;                 ///< a request of this very volume has got no answer for long
-  bool other_credential = false;       ///< the volume's user and key are others than those of the open image's client
-  bool credential_kept = false;        ///< the cluster has taken the volume's user and key, and they are on the disk
+  bool silent = false;            ///< a request of this very volume, or a call on its image, has got no answer for long
+  bool other_credential = false;  ///< the volume's user and key are others than those of the open image's client
+  bool credential_kept = false;   ///< the cluster has taken the volume's user and key, and they are on the disk
   bool client_needed =
       false;  ///< a silent client serves another volume that has no other user and key, and gets answers
   std::string image_writer, image_reader;  ///< other volumes of this node on the same image; empty: none

@@ -94,6 +94,7 @@ struct Status {
   std::optional<time_point> unserved_since;  ///< not earlier than the agent's start
   std::uint32_t waiting = 0;                 ///< requests that the kernel waits for
   duration oldest{};                         ///< age of the oldest request that the cluster has not answered
+  duration unanswered{};                     ///< the same, of requests and of the agent's own calls on the image
   Counts counts;
   device::Figures figures;      ///< sum of its links since the agent's start; all zero if the kernel serves it
   std::uint64_t in_flight = 0;  ///< requests that the cluster has not answered

@@ -331,16 +331,18 @@ void Changes::stop() {
     node->nodes.silent = false;
   }
   tell_secret(known_.back());
-  // Only an operator ends the wait of an image without a lock for what no API server proves. By then all tickets have
-  // ended.
-  const bool rests_on_operator =
-      !history_.orchestrated && std::ranges::any_of(history_.volumes, [](const auto& one) { return !one.exclusive; });
-  if (rests_on_operator) cluster.denied.clear();
+  // By then all tickets have ended.
+  if (has_unproven_kind()) cluster.denied.clear();
   // No API server has the Secret, and kubelet may not repeat its stage: somebody lets the old users in again.
   if (history_.orchestrated) return;
   for (const auto& credential : known_)
     if (!cluster.users.contains(credential.user)) cluster.users[credential.user] = credential.key;
-  cluster.renew_tickets();
+  if (has_unproven_kind()) cluster.renew_tickets();
+}
+
+bool Changes::has_unproven_kind() const {
+  return !history_.orchestrated &&
+         std::ranges::any_of(history_.volumes, [](const auto& one) { return !one.exclusive; });
 }
 
 }  // namespace corbd::sim

@@ -31,9 +31,14 @@ class Changes {
   /// The wish, with the options that the PersistentVolume has now.
   plan::Published published(plan::Published wish) const;
   /// Whether somebody meddled with the record of that volume: it may not be on the disk as its agent wrote it.
+  /// Whether a client of an image without a lock may have been given up, whose successor only an operator can prove
+  /// (docs/healing.md#another-user-or-key-for-a-running-volume).
+  bool rests_on_operator() const { return has_unproven_kind() && known_.size() > 1; }
   bool damaged(const std::string& image) const { return damaged_.contains(image); }
 
  private:
+  /// Whether an image has no lock, and no API server proves whose it is.
+  bool has_unproven_kind() const;
   void later(duration in, std::function<void()> what);
   void rotate(const Fault& fault);
   void rotate_quietly();

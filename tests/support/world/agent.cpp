@@ -12,6 +12,9 @@ namespace {
 constexpr std::chrono::seconds kInheritedFor{60};
 /// Address of a monitor of another cluster.
 constexpr const char* kStranger = "10.0.0.8";
+/// Clients of one user: images do not fill one here, so the second and those that rbd::choose adds beyond its limit are
+/// only made for want of an answer.
+constexpr int kMostClients = 4;
 
 class ClusterDirectory final : public volume::ClusterDirectory {
  public:
@@ -146,6 +149,7 @@ void Agent::begin() {
   leaves_by = {};
   client_.clear();
   connections_.clear();
+  further_from_ = {};
   any_connection();
   life_ = std::make_unique<Life>(world_);
   volume::Config config;
@@ -428,11 +432,19 @@ const std::string& Agent::any_connection() {
 
 std::string Agent::connection(const image::Access& access) {
   const auto is_it = [&](const Connection& one) { return one.user == access.user && one.key == access.key; };
-  if (const auto known = std::ranges::find_if(connections_, is_it); known != connections_.end())
-    return client_ = known->client;
+  const auto answers = [&](const Connection& one) { return is_it(one) && !one.unanswered; };
+  auto known = std::ranges::find_if(connections_, answers);
+  if (known == connections_.end()) known = std::ranges::find_if(connections_, is_it);
+  const auto now = world_.loop().clock.now();
+  const bool further = known != connections_.end() && known->unanswered && now >= further_from_ &&
+                       std::ranges::count_if(connections_, is_it) < kMostClients &&
+                       world_.cluster.knows(access.user, access.key);
+  if (known != connections_.end() && !further) return client_ = known->client;
+  if (further) further_from_ = now + std::chrono::minutes(1);
   if (!world_.cluster.knows(access.user, access.key)) return any_connection();
   if (std::ranges::find(connections_, client_, &Connection::client) != connections_.end()) client_.clear();
-  if (!any_connection().empty()) connections_.push_back({access.user, access.key, client_});
+  if (any_connection().empty() && further) return client_ = known->client;
+  if (!client_.empty()) connections_.push_back({access.user, access.key, client_});
   return client_;
 }
 
@@ -470,6 +482,11 @@ void Agent::client_ended(const std::string& client) {
     clients.at(client) = Client::dead;
   else
     clients.erase(client);
+}
+
+void Agent::note_answer(const std::string& client, bool answered) {
+  for (auto& one : connections_)
+    if (one.client == client) one.unanswered = !answered;
 }
 
 /// The agent learnt that this client of its own is cut off: the next call uses another.

@@ -122,6 +122,8 @@ class Agent {
   /// Plays rbd::Connections::record. A disk that takes nothing makes it fail.
   result<> record(const std::string& client);
   void note_cut(const std::string& address);
+  /// Plays rbd::Connections::note_answer.
+  void note_answer(const std::string& client, bool answered);
   /// Plays rbd::Connections::retire_all: a client of that user and key gets no new image, and ends with its last one.
   void retire_all(const image::Access& access);
   /// Ends the client if it is retired and has no image.
@@ -150,8 +152,10 @@ class Agent {
     std::string user;
     Secret key;
     std::string client;
+    bool unanswered = false;
   };
   std::vector<Connection> connections_;
+  time_point further_from_{};  ///< before it, no client is added because none of an access answers
   const std::string& any_connection();
   std::set<std::string> own_clients_, retired_;
   std::set<std::string> yields_;       ///< clients of the agent beside this one

@@ -75,6 +75,7 @@ task<result<>> Calls::ask_cluster(std::string call, std::string by, Until until,
   }
   world_.loop().outside(at, [this, asked] { perform(asked); });
   const Waited how = co_await reply->done.wait(until);
+  if (how != Waited::cancelled) world_.agent.note_answer(asked->by, how == Waited::ready);
   if (how != Waited::ready) co_return wait_error(how, call);
   co_return reply->value;
 }

@@ -125,7 +125,16 @@ void FakeOpened::resized() {
 /// An OSD carries out one client's requests to one object in their order: a request whose caller gave up overtakes
 /// nothing.
 task<result<>> FakeOpened::ask(std::string call, Until until, Calls::Effect effect) {
-  return world_.calls.ask_cluster(std::move(call), client_, until, std::move(effect), key_.image_id);
+  if (!*asks_since_) *asks_since_ = world_.loop().clock.now();
+  auto answered = [since = asks_since_, effect = std::move(effect)] {
+    since->reset();
+    return effect();
+  };
+  return world_.calls.ask_cluster(std::move(call), client_, until, std::move(answered), key_.image_id);
+}
+
+duration FakeOpened::unanswered() const {
+  return *asks_since_ ? world_.loop().clock.now() - **asks_since_ : duration::zero();
 }
 
 /// A new client asks too: it has tickets if its user is let in.

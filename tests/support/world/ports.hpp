@@ -53,6 +53,7 @@ class FakeOpened final : public image::Image {
   void flush(image::Op& op) override { op.done(&op, 0); }
   void discard(image::Op& op, std::uint64_t, std::uint64_t) override { op.done(&op, 0); }
   void write_zeroes(image::Op& op, std::uint64_t, std::uint64_t) override { op.done(&op, 0); }
+  duration unanswered() const override;
   task<result<image::Hearing>> hearing(image::Range range, Until until) override;
   task<result<>> refresh(Until until) override;
   task<result<image::Ownership>> ownership(Until until) override;
@@ -120,6 +121,7 @@ class FakeOpened final : public image::Image {
   bool lock_kept_ = false;
   const std::shared_ptr<bool> gone_ = std::make_shared<bool>(false);  ///< in the cluster
   std::optional<time_point> unheard_since_;                           ///< since a look when others were answered
+  std::shared_ptr<std::optional<time_point>> asks_since_ = std::make_shared<std::optional<time_point>>();
 };
 
 /// Plays nbd's session, as far as the control side and the kernel see it.

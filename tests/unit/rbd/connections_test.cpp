@@ -536,3 +536,42 @@ TEST_CASE("a setting that a pool gets and loses is found at its open images, of 
   }
   CHECK(eventually(scene.loop.io, [&] { return image.use_count() == 1; }));
 }
+
+TEST_CASE("an image tells for how long a look or a call has waited for the cluster, also after the caller has left",
+          "[failure:270]") {
+  Scene scene;
+  auto lease = scene.lease(access("lab"));
+  REQUIRE(lease->get());
+  std::atomic<bool> begun = false;
+  auto look = [&begun, ended = scene.ended](const rbd::ImageHandle&, rbd::Purpose, bool) -> result<rbd::Details> {
+    begun = true;
+    ended.wait();
+    return rbd::Details();
+  };
+  image::OpenOptions options;
+  options.read_only = true;
+  const auto image = std::make_shared<rbd::OpenImage>(*scene.connections, std::move(*lease->get()),
+                                                      image::Key{"fsid", 1, "", "id", 0}, std::move(options), look);
+  CHECK(image->unanswered() == duration::zero());
+  std::unique_ptr<Started<result<int>>> call;
+  if (GENERATE(false, true)) {
+    image->keep_looking();
+    scene.loop.clock.advance(5min);
+  } else {
+    auto job = [&begun, ended = scene.ended](const rbd::ImageHandle&) {
+      begun = true;
+      ended.wait();
+      return result<int>(1);
+    };
+    call = std::make_unique<Started<result<int>>>(
+        scene.loop.io, image->call(std::move(job), {scene.loop.clock.now() + 1min}, "asking"));
+  }
+  REQUIRE(eventually(scene.loop.io, [&] { return begun.load(); }));
+  scene.loop.clock.advance(61s);
+  if (call) CHECK_FALSE(call->get());
+  CHECK(image->unanswered() >= 61s);
+  scene.end.set_value();
+  scene.end = {};
+  CHECK(eventually(scene.loop.io, [&] { return image->unanswered() == duration::zero(); }));
+  CHECK(eventually(scene.loop.io, [&] { return image.use_count() == 1; }));
+}
