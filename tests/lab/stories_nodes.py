@@ -15,7 +15,7 @@ from stories_kube import ApiServer
 from stories_owner import watchers
 from stories_seen import ask, show, volumes_of
 from volume import DRIVER, Volume
-from writer import Writer
+from writer import Order, Writer, expect_order, told_order
 
 CLUSTER = "lab"
 
@@ -87,6 +87,14 @@ class OneNode:
         writer.stop()
         writer.expect_nothing_lost()
         return shutil.copy(writer.journal, self.lab.out)
+
+    def order(self, first):
+        """Readers and writers of one file, on whichever node it is."""
+        return Order(self.lab, os.path.join(self.volume.target(), "order"), first=first)
+
+    def read_and_write(self, first):
+        """They run for a while; their journal."""
+        return shutil.copy(self.order(first).start().wait_more(300).stop().journal, self.lab.out)
 
     def verify(self, name, journal):
         """What the file holds of the writes that were acknowledged, by a journal of this node or the other."""
@@ -194,7 +202,7 @@ def expect_answered_in_time(a, b, writer):
 # [failure:141][failure:142]
 @long
 def story_two_nodes(lab):
-    """once a node without network is fenced, another serves its volume with all its data and no late write; the old application gets an error"""
+    """once a node without network is fenced, another serves its volume with all its data, and no late write or old read; the old application gets an error"""
     b = Node(lab, "node-b", OneNode)
     a = OneNode(lab)
     volume_id, context = provisioned(lab, "two-nodes")
@@ -206,6 +214,7 @@ def story_two_nodes(lab):
     a.publish()
     writer = a.writer("a").start()
     writer.wait_more(100)
+    order = a.order(1).start()
     watch = watchers(lab, image)
     check(len(watch) == 1 and watch[0].startswith(address_a + ":"), "the image's watchers: %s" % watch)
     clients = str(a.fencing("fence_clients"))
@@ -226,6 +235,7 @@ def story_two_nodes(lab):
     check(writer.acked() == acked, "%d writes of node-a ended without a network" % (writer.acked() - acked))
     expect_all(b.ask("verify", "a", b.give(writer.journal)), acked, "node-a's file on node-b")
     journal_b = b.ask("write", "b")
+    order_b = b.ask("read_and_write", 1 << 40)
 
     b.ask("freeze", True)
     before = b.ask("checksum")
@@ -249,12 +259,14 @@ def story_two_nodes(lab):
     journal_a = expect_answered_in_time(a, b, writer)
     b.ask("freeze", False)
     writer.stop()
+    order.stop()
     a.end()
     b.ask("end")
     a.stage()
     a.publish()
     expect_all(a.verify("a", journal_a), acked, "node-a's file")
     expect_all(a.verify("b", journal_b), 50, "node-b's file")
+    say("both nodes: " + told_order(expect_order(order.journal, order_b, a.read_and_write(1 << 41))))
     a.end()
     b.end()
 

@@ -1,4 +1,4 @@
-"""The writer that verifies what it wrote."""
+"""The writers that verify what they wrote."""
 import json
 import os
 import signal
@@ -62,6 +62,54 @@ class Writer:
         check(found["lost"] == 0, "%d of %d acknowledged writes are lost" % (found["lost"], found["acked"]))
         check(found["errors"] == 0, "%d I/O errors reached the application" % found["errors"])
         return found
+
+
+class Order:
+    """Threads that read and write few blocks at random. Each operation is noted, so that their order can be judged."""
+
+    def __init__(self, lab, path, blocks=32, threads=8, first=1):
+        self.lab, self.path = lab, path
+        self.journal = os.path.join(lab.dir, "order-%d.journal" % len(lab.started))
+        self.argv = [WRITER, "order", "--path", path, "--size", str(blocks * 4096), "--threads", str(threads), "--journal", self.journal, "--first", str(first)]
+        self.process = None
+
+    def start(self):
+        self.process = self.lab.start(self.argv, log=os.path.join(self.lab.out, "order.log"))
+        return self.wait_more(100)
+
+    def done(self):
+        """How many operations have begun and ended, about."""
+        return os.path.getsize(self.journal) // 64 if os.path.exists(self.journal) else 0
+
+    def wait_more(self, count, timeout=90):
+        goal = self.done() + count
+        wait_for("%d more reads and writes" % count, lambda: self.done() >= goal, timeout)
+        return self
+
+    def stop(self, timeout=90):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise Failed("the readers and writers do not end")
+        return self
+
+
+def expect_order(*journals):
+    """All operations of these journals, on the same blocks, can have happened one after another; how many."""
+    done = subprocess.run([WRITER, "order-check"] + [word for one in journals for word in ("--journal", one)], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=600)
+    if done.stderr:
+        say(done.stderr.strip()[:2000])
+    check(done.returncode in (0, 1), "corbd-writer: exit code %d: %s" % (done.returncode, done.stderr[-300:]))
+    found = json.loads(done.stdout)
+    check(found["reads"] > 0 and found["writes"] > 0, "nothing was read or written: %s" % found)
+    check(found["violations"] == 0, "%d reads or writes in an impossible order" % found["violations"])
+    return found
+
+
+def told_order(found):
+    return "%(reads)d reads and %(writes)d writes in order, %(unknown)d without an answer" % found
 
 
 def writes_through_kills(agent, volume, writer, times=3):

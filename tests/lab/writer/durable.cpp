@@ -1,10 +1,5 @@
 // A verifying writer: writes numbered, checksummed blocks at pseudo-random places and records every write the kernel
-// acknowledged, so that afterwards each of them can be looked for. Needs nothing of corbd.
-//
-//   corbd-writer run    --path FILE|DEV --size BYTES --mode direct|fsync|mmap --journal J [--seconds N] [--threads T]
-//                       [--paced N --pace-ms M]
-//   corbd-writer verify --path FILE|DEV --journal J [--kill MICROSECONDS ...]
-//   corbd-writer stalls --journal J [--kill MICROSECONDS ...]      the same figures without reading the volume
+// acknowledged, so that afterwards each of them can be looked for.
 //
 // T threads write as fast as they are answered. N more write once every M ms and are idle otherwise: so after a fault
 // some write is new to the kernel. Each thread owns the blocks of its own residue class, so a block may only hold its
@@ -19,22 +14,16 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <chrono>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 #include <memory>
-#include <string>
 #include <thread>
 #include <vector>
 
-namespace {
+#include "block.hpp"
+#include "options.hpp"
 
-constexpr std::size_t block_size = 4096;
-constexpr std::uint64_t magic = 0x636f726264777274;  // "corbdwrt"
+namespace corbd::writer {
+namespace {
 
 struct Entry {
   std::uint64_t block;
@@ -44,49 +33,6 @@ struct Entry {
   std::uint32_t error;  // an errno, 0 for an acknowledged write
 };
 static_assert(sizeof(Entry) == 32);
-
-struct alignas(block_size) Block {
-  std::uint64_t magic, block, seq, sum;
-  std::uint64_t body[(block_size - 32) / 8];
-};
-static_assert(sizeof(Block) == block_size);
-
-std::uint64_t mix(std::uint64_t& state) {
-  std::uint64_t z = (state += 0x9e3779b97f4a7c15);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
-}
-
-std::uint64_t checksum(const Block& b) {
-  std::uint64_t sum = b.magic ^ (b.block * 31) ^ (b.seq * 131);
-  for (std::uint64_t word : b.body) sum = (sum ^ word) * 0x100000001b3;
-  return sum;
-}
-
-void fill(Block& b, std::uint64_t block, std::uint64_t seq) {
-  b.magic = magic, b.block = block, b.seq = seq;
-  std::uint64_t state = block * 0x2545f4914f6cdd1d + seq;
-  for (std::uint64_t& word : b.body) word = mix(state);
-  b.sum = checksum(b);
-}
-
-std::uint64_t now_us() {
-  using namespace std::chrono;
-  return static_cast<std::uint64_t>(duration_cast<microseconds>(system_clock::now().time_since_epoch()).count());
-}
-
-[[noreturn]] void die(const std::string& what) {
-  std::fprintf(stderr, "corbd-writer: %s: %s\n", what.c_str(), std::strerror(errno));
-  std::exit(2);
-}
-
-struct Options {
-  std::string command, path, mode = "direct", journal;
-  std::uint64_t size = 0;
-  unsigned seconds = 0, threads = 4, paced = 0, pace_ms = 100;
-  std::vector<std::uint64_t> kills;
-};
 
 std::vector<Entry> read_journal(const std::string& path) {
   std::vector<Entry> all;
@@ -178,6 +124,8 @@ void work(const Target& target, int journal, unsigned index, unsigned classes, s
   }
 }
 
+}  // namespace
+
 int run(const Options& o) {
   const unsigned classes = o.threads + o.paced;
   const std::uint64_t blocks = o.size / block_size;
@@ -186,9 +134,9 @@ int run(const Options& o) {
                  block_size, classes);
     return 2;
   }
-  for (const Entry& e : read_journal(o.journal)) next_seq = std::max<std::uint64_t>(next_seq, e.seq + 1);
-  const int journal = ::open(o.journal.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (journal < 0) die("open " + o.journal);
+  for (const Entry& e : read_journal(o.journal())) next_seq = std::max<std::uint64_t>(next_seq, e.seq + 1);
+  const int journal = ::open(o.journal().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (journal < 0) die("open " + o.journal());
   const Target target(o);
   struct sigaction action{};
   action.sa_handler = on_stop;
@@ -219,6 +167,8 @@ int run(const Options& o) {
 }
 
 // --- verify
+
+namespace {
 
 std::string stalls(const std::vector<Entry>& sorted, const std::vector<std::uint64_t>& kills) {
   std::string out;
@@ -260,8 +210,7 @@ std::uint64_t missing(const std::string& path, const Last& last, std::size_t fir
   for (std::size_t i = first; i < last.size(); i += share) {
     const auto [block, seq] = last[i];
     const ssize_t n = ::pread(fd, buffer.get(), block_size, static_cast<off_t>(block * block_size));
-    const bool whole = n == static_cast<ssize_t>(block_size) && buffer->magic == magic && buffer->block == block &&
-                       buffer->sum == checksum(*buffer);
+    const bool whole = n == static_cast<ssize_t>(block_size) && is_whole(*buffer, block);
     if (whole && buffer->seq >= seq) continue;
     if (lost++ < 3)
       std::fprintf(stderr, "corbd-writer: block %lu: acknowledged write %lu, found %s %lu\n", block, seq,
@@ -283,8 +232,10 @@ std::uint64_t missing(const std::string& path, const Last& last) {
   return lost;
 }
 
+}  // namespace
+
 int verify(const Options& o) {
-  std::vector<Entry> entries = read_journal(o.journal);
+  std::vector<Entry> entries = read_journal(o.journal());
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.ts_us < b.ts_us; });
   std::map<std::uint64_t, std::uint64_t> seqs;
   std::uint64_t good = 0, errors = 0, longest_stall = 0, longest_write = 0, previous = 0;
@@ -308,42 +259,4 @@ int verify(const Options& o) {
   return lost || errors ? 1 : 0;
 }
 
-Options parse(int argc, char** argv) {
-  Options o;
-  if (argc > 1) o.command = argv[1];
-  std::map<std::string, std::string> values;
-  for (int i = 2; i + 1 < argc; i += 2) {
-    if (std::string(argv[i]) == "--kill")
-      o.kills.push_back(std::strtoull(argv[i + 1], nullptr, 10));
-    else
-      values[argv[i]] = argv[i + 1];
-  }
-  const auto number = [&](const char* name, std::uint64_t preset) {
-    return values.count(name) ? std::strtoull(values[name].c_str(), nullptr, 10) : preset;
-  };
-  o.path = values["--path"], o.journal = values["--journal"];
-  if (values.count("--mode")) o.mode = values["--mode"];
-  o.size = number("--size", 0);
-  o.seconds = static_cast<unsigned>(number("--seconds", 0));
-  o.threads = static_cast<unsigned>(number("--threads", 4));
-  o.paced = static_cast<unsigned>(number("--paced", 0));
-  o.pace_ms = static_cast<unsigned>(number("--pace-ms", 100));
-  return o;
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
-  const Options o = parse(argc, argv);
-  const bool known = o.mode == "direct" || o.mode == "fsync" || o.mode == "mmap";
-  if (known && !o.journal.empty() && (!o.path.empty() || o.command == "stalls")) {
-    if (o.command == "run") return run(o);
-    if (o.command == "verify" || o.command == "stalls") return verify(o);
-  }
-  std::fputs(
-      "usage: corbd-writer run --path P --size BYTES --mode direct|fsync|mmap --journal J [--seconds N] [--threads T]"
-      " [--paced N] [--pace-ms M]\n       corbd-writer verify --path P --journal J [--kill MICROSECONDS ...]\n"
-      "       corbd-writer stalls --journal J [--kill MICROSECONDS ...]\n",
-      stderr);
-  return 2;
-}
+}  // namespace corbd::writer

@@ -1,0 +1,103 @@
+"""Reads and writes of few blocks by many threads: whatever happens, they can have happened one after another."""
+import os
+import random
+
+from checks import check, long, say
+from machine import MIB
+from stories_handover import expect_silence, hand_over, told_by_nbd
+from stories_keeper import kill_child
+from stories_keys import new_user
+from writer import Order, expect_order, told_order
+
+
+class Disturbed:
+    """A raw block volume and a filesystem under their readers and writers, and what may happen to them."""
+
+    def __init__(self, lab, keeper=False):
+        self.lab, self.keeper, self.number = lab, keeper, 0
+        self.agent = lab.agent(flags=["--keeper"] if keeper else []).start()
+        self.volumes = [self.agent.volume(lab.image("%s-block" % self.agent.name, size=64 * MIB), block=True),
+                        self.agent.volume(lab.image("%s-ext4" % self.agent.name, size=64 * MIB))]
+        self.user = self.volumes[0].user
+        for volume in self.volumes:
+            volume.stage()
+        self.orders = [Order(lab, volume.staged_path if volume.block else os.path.join(volume.staged_path, "data")).start() for volume in self.volumes]
+        self.told = told_by_nbd()
+
+    def wait_more(self, count):
+        for order in self.orders:
+            order.wait_more(count)
+
+    def kill(self):
+        if self.keeper:
+            kill_child(self.agent, self.volumes)
+            return
+        self.agent.kill()
+        self.agent.start()
+        for volume in self.volumes:
+            self.agent.wait_event("device.reconnected", 60, volume=volume.id)
+
+    def hand_over(self):
+        hand_over(self.agent, self.volumes)
+
+    def rotate(self):
+        """Both volumes go on by a client of another user, and the earlier one is removed."""
+        self.number += 1
+        user = new_user(self.lab, "ordered.%d" % self.number)
+        for volume in self.volumes:
+            volume.user, volume.key_file = user
+            volume.stage(patience=30)
+        for volume in self.volumes:
+            self.agent.wait_event("client.changed", 60, volume=volume.id, user=user[0])
+        if self.number > 1:
+            self.lab.admin("ceph", "auth", "rm", "client." + self.user)
+        self.user = user[0]
+
+    def end(self):
+        for order in self.orders:
+            order.stop()
+        found = [expect_order(order.journal) for order in self.orders]
+        for volume in self.volumes:
+            volume.unstage(patience=60)
+        for volume in self.volumes:
+            volume.expect_gone()
+        self.agent.stop()
+        return found
+
+
+# [failure:1][failure:150]
+def story_ordered(lab):
+    """reads and writes of the same blocks by many threads, over kills, handovers and changes of the Ceph user, can have happened one after another"""
+    disturbed = Disturbed(lab)
+    for happens in (disturbed.kill, disturbed.hand_over, disturbed.rotate, disturbed.kill, disturbed.hand_over, disturbed.rotate):
+        happens()
+        disturbed.wait_more(200)
+    for found in disturbed.end():
+        say(told_order(found))
+
+
+@long
+def story_ordered_200(lab):
+    """over 100 kills, handovers and changes of the Ceph user without a keeper, and 100 kills and handovers with one, a million reads and writes can have happened one after another"""
+    total = 0
+    for keeper in (False, True):
+        disturbed, seed = Disturbed(lab, keeper), 20261128 + keeper
+        chosen = random.Random(seed)
+        since_handover = 0
+        for _ in range(100):
+            happens = chosen.choice((disturbed.kill, disturbed.hand_over) if keeper else (disturbed.kill, disturbed.hand_over, disturbed.rotate))
+            # With the fourth death in a row a keeper lets its links go.
+            if keeper and since_handover == 3:
+                happens = disturbed.hand_over
+            since_handover = 0 if happens == disturbed.hand_over else since_handover + 1
+            happens()
+            disturbed.wait_more(2500)
+        if keeper:
+            expect_silence(disturbed.told)
+        for found in disturbed.end():
+            say(told_order(found))
+            total += found["reads"] + found["writes"]
+    check(total >= 1000000, "only %d reads and writes" % total)
+
+
+story_ordered_200.limit = 7200

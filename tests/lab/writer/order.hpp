@@ -1,0 +1,33 @@
+// Decides whether reads and writes of single blocks can have happened one after another.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace corbd::writer {
+
+/// One read or write of a whole block.
+struct Operation {
+  /// It was still under way at the end, or failed: a write may have happened, or may still happen.
+  static constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
+  /// Value of a block that nobody has written.
+  static constexpr std::uint64_t kInitial = 0;
+  /// Value of a block whose bytes no single write has made.
+  static constexpr std::uint64_t kDamaged = std::numeric_limits<std::uint64_t>::max();
+
+  std::uint64_t block = 0;
+  bool writes = false;
+  std::uint64_t value = 0;        ///< each write of a block has another; a read has that of the write it saw
+  std::int64_t began = 0;         ///< ns
+  std::int64_t ended = kUnknown;  ///< ns
+};
+
+/// Returns a sentence for each thing that no order explains; nothing: the history of each block is linearizable. If
+/// each write has its own value this needs no search (Gibbons and Korach, "Testing shared memories", 1997): the
+/// operations of a value have a zone, from their first end to their last begin. Zones whose end comes before their
+/// begin can be anywhere in between, and the others must not overlap.
+std::vector<std::string> violations(const std::vector<Operation>& history);
+
+}  // namespace corbd::writer
