@@ -42,6 +42,7 @@ result<> set_watch(const ImageHandle& opened, LockWatch& watch) {
     if (!pool) return pool.error();
     watch.pool = std::move(*pool);
     watch.header = opened.header();
+    watch.image = opened.key.text();
   }
   std::uint64_t handle = 0;
   const int r = opened.connection.observe_result(

@@ -24,6 +24,7 @@ struct LockWatch {
     pool.io = IoCtx();
   }
   OpenPool pool;
+  std::string image;  ///< its key, as text
   std::string header;
   std::uint64_t handle = 0;  ///< 0: not set yet
   std::mutex answering;      ///< guards `pool` once the watch is set

@@ -258,22 +258,21 @@ void OpenImage::refresh_twice() {
 void OpenImage::refresh_soon() {
   refresh_again_ = true;
   if (refreshing_ || closing_) return;
-  refreshes_since_ = connections_.clock().now();
   refreshing_ = calls_.spawn(refresh_until_current(shared_from_this()));
 }
 
 duration OpenImage::unanswered() const {
   const time_point now = connections_.clock().now();
-  duration longest{};
-  if (turn_.free() == 0) longest = now - asks_since_;
-  if (refreshing_) longest = std::max<duration>(longest, now - refreshes_since_);
-  return longest;
+  return std::max(asks_.lasted(now), looks_.lasted(now));
 }
 
 task<> OpenImage::refresh_until_current([[maybe_unused]] std::shared_ptr<OpenImage> self) {
   do {
     refresh_again_ = false;
-    auto job = [this, locked = lock_.held()] { return look_(handle_, purpose_, locked); };
+    auto job = [this, locked = lock_.held()] {
+      const UnderWayFor::Now now(looks_);
+      return look_(handle_, purpose_, locked);
+    };
     auto details = co_await threads().looks.call_to_end(calls_, std::move(job), "reading image " + handle_.text());
     if (!details) {
       // There was no thread. The others hang in such reads, and their volumes are reported as stuck.
@@ -283,7 +282,6 @@ task<> OpenImage::refresh_until_current([[maybe_unused]] std::shared_ptr<OpenIma
                    {{"image", handle_.text()}, {"error", details.error().text}});
     } else {
       note(*details);
-      refreshes_since_ = connections_.clock().now();
     }
   } while (refresh_again_ && !closing_);
   refreshing_ = false;

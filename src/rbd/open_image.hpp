@@ -38,6 +38,34 @@ class UpdateSignal {
   std::function<void()> on_raised_;  ///< null: ended. Guarded by mutex_
 };
 
+/// For how long a job has been under way, of which there is one at a time.
+class UnderWayFor {
+ public:
+  /// While it lives, a job is under way. Any thread.
+  class Now {
+   public:
+    explicit Now(UnderWayFor& of) : of_(of) { ++of_.changes_; }
+    Now(const Now&) = delete;
+    Now& operator=(const Now&) = delete;
+    ~Now() { ++of_.changes_; }
+
+   private:
+    UnderWayFor& of_;
+  };
+  /// Counts from the first question that finds the job. Control thread.
+  duration lasted(time_point now) {
+    const std::uint64_t changes = changes_;
+    if (changes % 2 == 0) return {};
+    if (std::exchange(found_, changes) != changes) since_ = now;
+    return now - since_;
+  }
+
+ private:
+  std::atomic<std::uint64_t> changes_{0};  ///< odd while a job is under way
+  std::uint64_t found_ = 0;
+  time_point since_{};
+};
+
 /// Control thread, except where noted. The last shared pointer to it must go on the control thread.
 class OpenImage : public std::enable_shared_from_this<OpenImage> {
  public:
@@ -74,12 +102,19 @@ class OpenImage : public std::enable_shared_from_this<OpenImage> {
   /// answer takes only one thread of its cluster, however often it is asked.
   template <class Job, class R = std::invoke_result_t<Job, const ImageHandle&>>
   task<R> call(Job job, Until until, std::string doing) {
+    return call_at_length(
+        [&asks = asks_, job = std::move(job)](const ImageHandle& handle) {
+          const UnderWayFor::Now now(asks);
+          return job(handle);
+        },
+        until, std::move(doing));
+  }
+  /// The same, of a job that may take minutes while the cluster answers: unanswered() does not count it.
+  template <class Job, class R = std::invoke_result_t<Job, const ImageHandle&>>
+  task<R> call_at_length(Job job, Until until, std::string doing) {
     const auto self = shared_from_this();
-    if (turn_.free() > 0) asks_since_ = connections_.clock().now();
     auto on_handle = [&handle = handle_, job = std::move(job)] { return job(handle); };
-    auto answer = co_await threads().images.call(calls_, std::move(on_handle), until, std::move(doing), &turn_);
-    if (answer) asks_since_ = connections_.clock().now();
-    co_return answer;
+    co_return co_await threads().images.call(calls_, std::move(on_handle), until, std::move(doing), &turn_);
   }
   /// Implements image::Image::unanswered().
   duration unanswered() const;
@@ -125,8 +160,7 @@ class OpenImage : public std::enable_shared_from_this<OpenImage> {
   std::optional<std::uint64_t> watch_;
   std::optional<Unheard> unheard_;
   bool refreshing_ = false, refresh_again_ = false;
-  time_point refreshes_since_{};
-  time_point asks_since_{};  ///< when the call under way began, or the last one had its answer
+  mutable UnderWayFor asks_, looks_;  ///< the jobs of call(), and of the look at the image, while they have a thread
   /// Blocking calls under way. They use this object by reference and never by a shared pointer, because the last shared
   /// pointer must go on the control thread.
   Gate calls_;

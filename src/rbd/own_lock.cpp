@@ -175,7 +175,15 @@ task<result<>> OwnLock::acquire(Until until) {
   seen_version_ = 0;
   took_ = taken->took;
   note_held(std::move(taken->cookie));
+  static_cast<void>(connections_.gate().spawn(end_earlier_watches(keeps)));
   co_return result<>();
+}
+
+/// A watch that stayed because nobody took the kept lock would leave other clients' requests to this owner open, too.
+task<> OwnLock::end_earlier_watches([[maybe_unused]] std::shared_ptr<OpenImage> keeps) {
+  for (const auto& watch : std::vector(handle_.connection.lock_watches))
+    if (watch != watch_ && watch->image == handle_.key.text())
+      co_await end_watch(connections_.control(), connections_.clock(), handle_, watch);
 }
 
 task<result<>> OwnLock::keep(Until until) {

@@ -38,6 +38,7 @@ class OwnLock {
     std::chrono::system_clock::time_point seen_wall;  ///< the steady clock of a suspended machine stands still
   };
   void note_held(std::string cookie);
+  task<> end_earlier_watches(std::shared_ptr<OpenImage> keeps);
   task<> end_watch_if_taken(std::shared_ptr<OpenImage> keeps);
 
   OpenImage& opened_;

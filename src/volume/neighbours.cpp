@@ -72,7 +72,7 @@ bool is_client_needed(const Volume& volume, const VolumeMap& volumes) {
            const Volume& other = *entry.second;
            const OpenImage* const open = other.server.own();
            return open != nullptr && other.server.serves() && open->image->client() == own->image->client() &&
-                  open->opened_as == other.credentials.known() && other.server.unanswered() < kSilentAfter;
+                  open->opened_as == other.credentials.known() && other.server.link()->oldest() < kSilentAfter;
          });
 }
 

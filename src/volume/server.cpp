@@ -34,7 +34,7 @@ void Server::set_connected(bool connected) {
 
 duration Server::unanswered() const {
   const duration of_device = link() != nullptr ? link()->oldest() : duration::zero();
-  return own() != nullptr ? std::max(of_device, own()->image->unanswered()) : of_device;
+  return serves() && own() != nullptr ? std::max(of_device, own()->image->unanswered()) : of_device;
 }
 
 std::unique_ptr<device::Link> Server::take_link() {

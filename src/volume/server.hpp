@@ -64,7 +64,7 @@ class Server {
   bool connected() const { return link_ && link_->connected; }
   bool is_session_stuck() const { return link_ && link_->stuck; }
   void set_connected(bool connected);
-  /// Returns for how long a request of the device, or a call on its own image, has waited for the cluster.
+  /// Returns for how long a request of the device, or a call on the image that it serves, has waited for the cluster.
   duration unanswered() const;
   /// Whether the kernel's device has a link of ours that answers.
   bool serves() const { return connected() && link()->state() == device::Link::State::serving; }

@@ -285,6 +285,7 @@ def busy(lab, cluster):
 
 
 # [failure:170]
+@long
 def story_rollout_busy(lab):
     """a rollout while every processor has four programs that want all of it: no probe fails, and no container is started again"""
     on_a_cluster(lab, "CORBD_LAB_KUBE_AGENT", busy)

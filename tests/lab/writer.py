@@ -89,9 +89,10 @@ class Order:
     def stop(self, timeout=90):
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(timeout)
+            code = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise Failed("the readers and writers do not end")
+        check(code == 0, "the readers and writers ended with %d (1: I/O errors, 4: operations that never return)" % code)
         return self
 
 

@@ -8,6 +8,7 @@
 using namespace corbd;
 using test::kId;
 using test::Scene;
+using test::staged;
 using namespace std::chrono_literals;
 
 namespace {

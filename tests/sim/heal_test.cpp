@@ -3,6 +3,7 @@
 
 using namespace corbd;
 using plan::Wish;
+using test::Fate;
 using test::kId;
 using test::Scene;
 using test::World;

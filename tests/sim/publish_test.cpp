@@ -6,6 +6,7 @@ using test::kId;
 using test::published;
 using test::Scene;
 using test::staged;
+using namespace std::chrono_literals;
 
 TEST_CASE("a volume for one pod only is published at one target at a time") {
   Scene scene;

@@ -54,7 +54,7 @@ void TwoNodes::converge() {
   const auto is_answered = [&] { return side.world->kernel.answered == before + test::kBlocks; };
   for (const auto end = pair_.now() + 3min; !is_answered() && pair_.now() < end && !broken();)
     go_until(pair_.now() + 10s);
-  if (!broken() && !is_answered() && !changes_.rests_on_operator())
+  if (!broken() && !is_answered() && !for_people)
     side.world->broke("a volume that is served answers no reads: " + volume_.image);
 }
 

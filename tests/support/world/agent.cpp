@@ -149,7 +149,7 @@ void Agent::begin() {
   leaves_by = {};
   client_.clear();
   connections_.clear();
-  further_from_ = {};
+  further_from_.clear();
   any_connection();
   life_ = std::make_unique<Life>(world_);
   volume::Config config;
@@ -436,11 +436,11 @@ std::string Agent::connection(const image::Access& access) {
   auto known = std::ranges::find_if(connections_, answers);
   if (known == connections_.end()) known = std::ranges::find_if(connections_, is_it);
   const auto now = world_.loop().clock.now();
-  const bool further = known != connections_.end() && known->unanswered && now >= further_from_ &&
+  const bool further = known != connections_.end() && known->unanswered && now >= further_from_[access.user] &&
                        std::ranges::count_if(connections_, is_it) < kMostClients &&
                        world_.cluster.knows(access.user, access.key);
   if (known != connections_.end() && !further) return client_ = known->client;
-  if (further) further_from_ = now + std::chrono::minutes(1);
+  if (further) further_from_[access.user] = now + std::chrono::minutes(1);
   if (!world_.cluster.knows(access.user, access.key)) return any_connection();
   if (std::ranges::find(connections_, client_, &Connection::client) != connections_.end()) client_.clear();
   if (any_connection().empty() && further) return client_ = known->client;

@@ -155,7 +155,8 @@ class Agent {
     bool unanswered = false;
   };
   std::vector<Connection> connections_;
-  time_point further_from_{};  ///< before it, no client is added because none of an access answers
+  /// By user: before it, no client is added because none of an access answers.
+  std::map<std::string, time_point> further_from_;
   const std::string& any_connection();
   std::set<std::string> own_clients_, retired_;
   std::set<std::string> yields_;       ///< clients of the agent beside this one

@@ -130,7 +130,11 @@ task<result<>> FakeOpened::ask(std::string call, Until until, Calls::Effect effe
     since->reset();
     return effect();
   };
-  return world_.calls.ask_cluster(std::move(call), client_, until, std::move(answered), key_.image_id);
+  const auto since = asks_since_;
+  auto done = co_await world_.calls.ask_cluster(std::move(call), client_, until, std::move(answered), key_.image_id);
+  // What its caller left is under way on.
+  if (done || (done.error().code != errc::timed_out && done.error().code != errc::cancelled)) since->reset();
+  co_return done;
 }
 
 duration FakeOpened::unanswered() const {

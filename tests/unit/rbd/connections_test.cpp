@@ -567,11 +567,14 @@ TEST_CASE("an image tells for how long a look or a call has waited for the clust
         scene.loop.io, image->call(std::move(job), {scene.loop.clock.now() + 1min}, "asking"));
   }
   REQUIRE(eventually(scene.loop.io, [&] { return begun.load(); }));
+  CHECK(image->unanswered() == duration::zero());
   scene.loop.clock.advance(61s);
   if (call) CHECK_FALSE(call->get());
   CHECK(image->unanswered() >= 61s);
   scene.end.set_value();
   scene.end = {};
-  CHECK(eventually(scene.loop.io, [&] { return image->unanswered() == duration::zero(); }));
+  auto next = [](const rbd::ImageHandle&) { return result<int>(2); };
+  CHECK(Started<result<int>>(scene.loop.io, image->call(std::move(next), {}, "asking")).get().value() == 2);
+  CHECK(image->unanswered() == duration::zero());
   CHECK(eventually(scene.loop.io, [&] { return image.use_count() == 1; }));
 }
