@@ -132,7 +132,7 @@ task<result<>> FakeOpened::ask(std::string call, Until until, Calls::Effect effe
   };
   const auto since = asks_since_;
   auto done = co_await world_.calls.ask_cluster(std::move(call), client_, until, std::move(answered), key_.image_id);
-  // What its caller left is under way on.
+  // A call that its caller left is still under way.
   if (done || (done.error().code != errc::timed_out && done.error().code != errc::cancelled)) since->reset();
   co_return done;
 }
