@@ -19,7 +19,7 @@ std::size_t count_of_use(const Group& group, Need need) {
 }
 
 bool some_answer(const Group& group, Need need) {
-  return std::ranges::any_of(group.serving, [&](const auto& one) { return is_of_use(*one, need) && !one->unanswered; });
+  return std::ranges::any_of(group.serving, [&](const auto& one) { return is_of_use(*one, need) && !one->silent; });
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ std::shared_ptr<Connection> choose(const Group& group, Need need, Limits limits)
   const bool only_answering = some_answer(group, need);
   std::shared_ptr<Connection> fullest, emptiest;
   for (const auto& one : group.serving) {
-    if (!is_of_use(*one, need) || (only_answering && one->unanswered)) continue;
+    if (!is_of_use(*one, need) || (only_answering && one->silent)) continue;
     if (!emptiest || one->users < emptiest->users) emptiest = one;
     if (need == Need::room_for_image && one->users >= limits.images_per_connection) continue;
     if (!fullest || one->users > fullest->users) fullest = one;
@@ -36,7 +36,7 @@ std::shared_ptr<Connection> choose(const Group& group, Need need, Limits limits)
   return fullest || count_of_use(group, need) < limits.connections ? fullest : emptiest;
 }
 
-bool wants_further(const Group& group, Need need, Limits limits, time_point now) {
+bool needs_another(const Group& group, Need need, Limits limits, time_point now) {
   const std::size_t usable = count_of_use(group, need);
   if (usable == 0 || some_answer(group, need)) return false;
   return group.connecting || (usable < limits.connections + kMostFurther && now >= group.further_from);

@@ -11,7 +11,8 @@ namespace corbd::rbd {
 struct Connection;
 struct Group;
 
-/// room_for_image: a connection that has room. monitors: any living one, even if the cluster has fenced this node.
+/// monitors: a connection that only has to reach the monitors, so also one of a fenced node. any: not one of a fenced
+/// node. room_for_image: the same, and it has room.
 enum class Need { monitors, any, room_for_image };
 
 struct Limits {
@@ -22,8 +23,8 @@ struct Limits {
 /// may be made, returns the emptiest one. Those that answer go before the others. Null: another one is to be made.
 std::shared_ptr<Connection> choose(const Group& group, Need need, Limits limits);
 
-/// Whether the caller is to wait for another connection, because calls on all have no answer. In an outage it does no
-/// better, so one is made a minute, and two beyond the limit.
-bool wants_further(const Group& group, Need need, Limits limits, time_point now);
+/// Whether the caller is to wait for another connection, because all are silent. In an outage another one does not
+/// help, so at most one a minute is made, and at most two beyond the limit.
+bool needs_another(const Group& group, Need need, Limits limits, time_point now);
 
 }  // namespace corbd::rbd

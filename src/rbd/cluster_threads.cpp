@@ -18,9 +18,9 @@ ClusterThreads& ThreadsByCluster::of(const std::string& cluster_id) {
 }
 
 void ThreadsByCluster::end_unused() {
-  std::erase_if(users_, [](const auto& one) { return one.expired(); });
+  std::erase_if(connections_, [](const auto& one) { return one.expired(); });
   const auto is_used = [this](const ClusterThreads* threads) {
-    return std::ranges::any_of(users_, [&](const auto& one) {
+    return std::ranges::any_of(connections_, [&](const auto& one) {
       const auto connection = one.lock();
       return connection && connection->threads == threads;
     });

@@ -51,10 +51,10 @@ class ThreadsByCluster {
  public:
   ThreadsByCluster(executor control, Clock& clock) : control_(control), clock_(clock) {}
   ClusterThreads& of(const std::string& cluster_id);
-  /// The threads outlive the connection.
-  void note_user(const std::shared_ptr<Connection>& connection) { users_.push_back(connection); }
-  /// Calls without an answer may keep their threads for ever, so the cluster gets new ones. The number is limited,
-  /// because in an outage those do not help. Returns whether it got some.
+  /// Threads stay as long as a connection noted here uses them.
+  void note_connection(const std::shared_ptr<Connection>& connection) { connections_.push_back(connection); }
+  /// Gives the cluster new threads, because calls without an answer may keep the old ones for ever. False: the present
+  /// ones are idle, or three replaced sets are still in use, because in an outage new ones do not help.
   bool renew(const std::string& cluster_id);
 
  private:
@@ -64,7 +64,7 @@ class ThreadsByCluster {
   Clock& clock_;
   std::map<std::string, std::unique_ptr<ClusterThreads>> newest_;
   std::multimap<std::string, std::unique_ptr<ClusterThreads>> replaced_;
-  std::vector<std::weak_ptr<Connection>> users_;
+  std::vector<std::weak_ptr<Connection>> connections_;
 };
 
 }  // namespace corbd::rbd

@@ -39,14 +39,14 @@ struct Connection {
   std::uint64_t map_after = 0;        ///< number of the last fencing whose OSD map it has
   bool dropped = false;               ///< takes no new image
   bool retired = false;      ///< takes none either, because another client may do better; ends with its last image
-  bool unanswered = false;   ///< a caller left a call without an answer, and none had one since
+  bool silent = false;       ///< a caller left a call without an answer, and no call has had one since
   bool clean = true;         ///< every image was closed cleanly
   bool keeps_locks = false;  ///< locks stay when it ends
   bool recorded = false;     ///< its file exists or is being written: it may open images for writing
   std::shared_ptr<Attempt> recording;
   std::optional<Error> node_fenced;  ///< the cluster refuses this node: only its monitors answer
   std::atomic<bool> blocklisted{false};
-  std::atomic<unsigned> under_way{0};  ///< calls that the cluster has, of those that note_answer() is for
+  std::atomic<unsigned> under_way{0};  ///< calls whose answer is told to Connections::note_answer()
   std::set<OpenImage*> images;         ///< open images, which are told when the connection is blocklisted
   std::vector<std::shared_ptr<LockWatch>> lock_watches;  ///< librados calls them until the client has ended
   std::function<void()> on_blocklisted;                  ///< any thread, once
@@ -58,7 +58,7 @@ struct Connection {
   }
 };
 
-/// A call on a connection that note_answer() is for. Any thread.
+/// A call on a connection whose answer is told to Connections::note_answer(). Any thread.
 class UnderWay {
  public:
   explicit UnderWay(Connection& on) : on_(on) { ++on_.under_way; }
@@ -77,7 +77,7 @@ struct Group {
   std::shared_ptr<Attempt> connecting, fencing;
   std::optional<std::pair<Error, time_point>> node_fenced;  ///< the error; nobody reconnects to get it before the time
   std::optional<std::string> cannot_fence = {};             ///< by the last connection
-  time_point further_from{};  ///< before it, no connection is added because all are `unanswered`
+  time_point further_from{};  ///< from then on another connection may be made because all are `silent`
   bool outdated = false;      ///< the same user has a newer key or other monitors
 };
 

@@ -15,7 +15,7 @@ namespace {
 constexpr std::chrono::seconds kFencedStands{5};
 constexpr std::chrono::milliseconds kLookAtShuts{10};
 constexpr std::chrono::seconds kTriesFor{10};
-// A connection that is made because calls on all others have no answer.
+// While all connections are silent: the least time between two new ones, and how long a caller waits for one.
 constexpr std::chrono::seconds kFurtherAfter{60};
 constexpr std::chrono::seconds kFurtherWithin{3};
 // A connection costs 16 threads, 15 descriptors and 2.4 MB. A volume that moves to another pod comes back within this
@@ -81,14 +81,13 @@ void Connections::renew_threads(const std::string& cluster_id) {
   if (!threads_.renew(cluster_id)) return;
   for (const auto& group : groups_)
     for (const auto& connection : group->serving)
-      if (group->access.cluster_id == cluster_id && !connection->unanswered)
-        connection->threads = &threads_.of(cluster_id);
+      if (group->access.cluster_id == cluster_id && !connection->silent) connection->threads = &threads_.of(cluster_id);
 }
 
 void Connections::note_answer(Connection& connection, bool answered) {
   // Another call has the thread, perhaps of another connection.
   if (!answered && connection.under_way == 0) return;
-  if (std::exchange(connection.unanswered, !answered) == !answered) return;
+  if (std::exchange(connection.silent, !answered) == !answered) return;
   if (answered)
     connection.threads = &threads_.of(connection.group->access.cluster_id);
   else
@@ -100,7 +99,7 @@ void Connections::note_answer(Connection& connection, bool answered) {
 
 void Connections::leave_deaf(std::shared_ptr<Connection> connection) {
   if (std::exchange(connection->retired, true)) return;
-  connection->unanswered = true;
+  connection->silent = true;
   renew_threads(connection->group->access.cluster_id);
   retire_if_idle(std::move(connection));
 }
@@ -202,7 +201,7 @@ task<result<Lease>> Connections::lease(image::Access access, Need need, Until un
     Group& group = *held;
     group.outdated = false;
     drop_blocklisted();
-    const bool further = wants_further(group, need, limits(), clock_.now());
+    const bool further = needs_another(group, need, limits(), clock_.now());
     auto found = further ? nullptr : choose(group, need, limits());
     if (found) co_return Lease(*this, std::move(found));
     if (need != Need::monitors && group.node_fenced && clock_.now() < group.node_fenced->second)
@@ -227,7 +226,7 @@ task<result<std::shared_ptr<Connection>>> Connections::await_connecting(std::sha
                                                                         Until until) {
   Group& group = *held;
   const auto attempt = group.connecting;
-  const bool has_other = std::ranges::any_of(group.serving, [](const auto& one) { return one->unanswered; });
+  const bool has_other = std::ranges::any_of(group.serving, [](const auto& one) { return one->silent; });
   const Until limit = has_other ? until.at_most(clock_.now() + kFurtherWithin) : until;
   const Waited how = co_await attempt->done.wait(limit);
   if (how == Waited::cancelled) co_return wait_error(how, "the connection to " + cluster_text(group.access));
@@ -280,7 +279,7 @@ task<result<>> Connections::connect_and_add(std::shared_ptr<Group> group) {
   connection->addresses = made->addresses;
   connection->group = group;
   connection->threads = &threads_.of(group->access.cluster_id);
-  threads_.note_user(connection);
+  threads_.note_connection(connection);
   connection->node_fenced = made->node_fenced;
   connection->map_after = began;
   connection->on_blocklisted = [this, control = control_, alive = std::weak_ptr<char>(alive_)] {
@@ -399,7 +398,7 @@ void Connections::retire_if_idle(std::shared_ptr<Connection> connection) {
   connection->idle_since = clock_.now();
   auto& serving = connection->group->serving;
   const auto better = std::ranges::count_if(
-      serving, [&](const auto& one) { return one != connection && (connection->unanswered || !one->unanswered); });
+      serving, [&](const auto& one) { return one != connection && (connection->silent || !one->silent); });
   const bool spare = !connection->dropped && !connection->retired && !connection->node_fenced && !leaving_ &&
                      !connection->group->outdated && (better == 0 || config_.predecessor_running);
   if (spare) return look_at_idle_later();

@@ -76,9 +76,8 @@ class Connections {
   /// Implements image::Clusters::retire and retire_all.
   void retire(const image::Access& access);
   void retire_all(const image::Access& access);
-  /// Notes whether a call had an answer before its caller left. While all connections of an access are `unanswered`,
-  /// the next caller gets another one: once a minute, two beyond Config::max_connections. In an outage these do no
-  /// better, and then all are used. Without a call under way it was a thread that did not come, which says nothing.
+  /// Notes whether a call had an answer before its caller left (Connection::silent, needs_another()). Without a call
+  /// under way it was a thread that did not come, which says nothing.
   void note_answer(Connection& connection, bool answered);
   /// Retires a connection that gets no answers where a new client of its user gets them.
   void leave_deaf(std::shared_ptr<Connection> connection);

@@ -20,7 +20,7 @@ task<result<bool>> RbdImage::has_data(Until until) {
   const auto opened = opened_;
   const auto stop = std::make_shared<std::atomic<bool>>(false);
   auto job = [size = size(), stop](const ImageHandle& handle) { return rbd::has_data(handle, size, *stop); };
-  auto found = co_await opened->call_at_length(std::move(job), until, "looking for data in image " + text());
+  auto found = co_await opened->call_untimed(std::move(job), until, "looking for data in image " + text());
   stop->store(true);
   co_return found;
 }

@@ -14,8 +14,8 @@ bool asks_owner(std::string_view notification);
 
 /// A plain watch on an image's header. It acknowledges what is for everybody. A client that asks the lock's owner has
 /// no answer: it asks again after librbd's 5 s, or once the watch ends, instead of at once. So it hardly ever finds the
-/// lock free between a next agent's break and its own taking. The watch lasts until end_watch(), or until its client
-/// ends.
+/// lock free while the next agent has broken it and not taken it yet. The watch lasts until end_watch(), or until its
+/// client ends.
 struct LockWatch {
   ~LockWatch() { silence(); }
   /// Stops the acknowledgements. Any thread.

@@ -263,14 +263,14 @@ void OpenImage::refresh_soon() {
 
 duration OpenImage::unanswered() const {
   const time_point now = connections_.clock().now();
-  return std::max(asks_.lasted(now), looks_.lasted(now));
+  return std::max(call_timer_.lasted(now), look_timer_.lasted(now));
 }
 
 task<> OpenImage::refresh_until_current([[maybe_unused]] std::shared_ptr<OpenImage> self) {
   do {
     refresh_again_ = false;
     auto job = [this, locked = lock_.held()] {
-      const UnderWayFor::Now now(looks_);
+      const JobTimer::Running running(look_timer_);
       return look_(handle_, purpose_, locked);
     };
     auto details = co_await threads().looks.call_to_end(calls_, std::move(job), "reading image " + handle_.text());

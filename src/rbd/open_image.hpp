@@ -38,21 +38,21 @@ class UpdateSignal {
   std::function<void()> on_raised_;  ///< null: ended. Guarded by mutex_
 };
 
-/// For how long a job has been under way, of which there is one at a time.
-class UnderWayFor {
+/// Measures how long the present job has run. There is one job at a time.
+class JobTimer {
  public:
-  /// While it lives, a job is under way. Any thread.
-  class Now {
+  /// The job runs while this lives. Any thread.
+  class Running {
    public:
-    explicit Now(UnderWayFor& of) : of_(of) { ++of_.changes_; }
-    Now(const Now&) = delete;
-    Now& operator=(const Now&) = delete;
-    ~Now() { ++of_.changes_; }
+    explicit Running(JobTimer& of) : of_(of) { ++of_.changes_; }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+    ~Running() { ++of_.changes_; }
 
    private:
-    UnderWayFor& of_;
+    JobTimer& of_;
   };
-  /// Counts from the first question that finds the job. Control thread.
+  /// Counts from the first call that finds the job. Control thread.
   duration lasted(time_point now) {
     const std::uint64_t changes = changes_;
     if (changes % 2 == 0) return {};
@@ -102,16 +102,16 @@ class OpenImage : public std::enable_shared_from_this<OpenImage> {
   /// answer takes only one thread of its cluster, however often it is asked.
   template <class Job, class R = std::invoke_result_t<Job, const ImageHandle&>>
   task<R> call(Job job, Until until, std::string doing) {
-    return call_at_length(
-        [&asks = asks_, job = std::move(job)](const ImageHandle& handle) {
-          const UnderWayFor::Now now(asks);
+    return call_untimed(
+        [&timer = call_timer_, job = std::move(job)](const ImageHandle& handle) {
+          const JobTimer::Running running(timer);
           return job(handle);
         },
         until, std::move(doing));
   }
   /// The same, of a job that may take minutes while the cluster answers: unanswered() does not count it.
   template <class Job, class R = std::invoke_result_t<Job, const ImageHandle&>>
-  task<R> call_at_length(Job job, Until until, std::string doing) {
+  task<R> call_untimed(Job job, Until until, std::string doing) {
     const auto self = shared_from_this();
     auto on_handle = [&handle = handle_, job = std::move(job)] { return job(handle); };
     co_return co_await threads().images.call(calls_, std::move(on_handle), until, std::move(doing), &turn_);
@@ -160,7 +160,8 @@ class OpenImage : public std::enable_shared_from_this<OpenImage> {
   std::optional<std::uint64_t> watch_;
   std::optional<Unheard> unheard_;
   bool refreshing_ = false, refresh_again_ = false;
-  mutable UnderWayFor asks_, looks_;  ///< the jobs of call(), and of the look at the image, while they have a thread
+  mutable JobTimer call_timer_,
+      look_timer_;  ///< the jobs of call(), and of the look at the image, while they have a thread
   /// Blocking calls under way. They use this object by reference and never by a shared pointer, because the last shared
   /// pointer must go on the control thread.
   Gate calls_;

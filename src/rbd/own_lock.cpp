@@ -179,7 +179,8 @@ task<result<>> OwnLock::acquire(Until until) {
   co_return result<>();
 }
 
-/// A watch that stayed because nobody took the kept lock would leave other clients' requests to this owner open, too.
+/// Ends the watches of kept locks that nobody took over. Such a watch acknowledges no request to the lock's owner, and
+/// would delay other clients' requests to us.
 task<> OwnLock::end_earlier_watches([[maybe_unused]] std::shared_ptr<OpenImage> keeps) {
   for (const auto& watch : std::vector(handle_.connection.lock_watches))
     if (watch != watch_ && watch->image == handle_.key.text())

@@ -64,7 +64,8 @@ class Server {
   bool connected() const { return link_ && link_->connected; }
   bool is_session_stuck() const { return link_ && link_->stuck; }
   void set_connected(bool connected);
-  /// Returns for how long a request of the device, or a call on the image that it serves, has waited for the cluster.
+  /// Returns the longer wait for the cluster: of the device's oldest request, or of a call on the image. The call
+  /// counts only while serves().
   duration unanswered() const;
   /// Whether the kernel's device has a link of ours that answers.
   bool serves() const { return connected() && link()->state() == device::Link::State::serving; }

@@ -29,10 +29,6 @@ task<result<>> Steps::run(Volume& volume, const Step& step, const Wish& wish) {
   auto outcome = co_await carry_out(volume, step, wish);
   if (!outcome) {
     Error error = outcome.error();
-    // The image's client is cut off for good, and without a link nothing else closes the image. The next try opens it
-    // on another client.
-    if (error.code == errc::fenced && volume.server.image() != nullptr && volume.server.link() == nullptr)
-      static_cast<void>(co_await images_.close(volume));
     // The link ended, not the caller.
     if (error.code == errc::cancelled && volume.link_scopes.size() > 1) error.code = errc::unavailable;
     if (asks_cluster(step) && (error.code == errc::unavailable || error.code == errc::timed_out))

@@ -44,8 +44,8 @@ struct Tool {
 };
 
 /// Whether the next agent got the locks. A client that waits for one tries to take it every five seconds, and may find
-/// it free between the next agent's break and its own taking. Then nothing proves the image ours, and nobody may have
-/// been cut off either.
+/// it free while the next agent has broken it and not taken it yet. Then nothing proves the image ours, and nobody may
+/// have been cut off either.
 bool next_agent_takes_locks_before_tools(Admin& admin, const std::string& names) {
   const std::string first = names + "passing", second = names + "passing-too";
   const std::vector all{first, second, names + "staying"};

@@ -93,7 +93,7 @@ class OneNode:
         return Order(self.lab, os.path.join(self.volume.target(), "order"), first=first)
 
     def read_and_write(self, first):
-        """They run for a while; their journal."""
+        """Runs them for a while, and returns their journal."""
         return shutil.copy(self.order(first).start().wait_more(300).stop().journal, self.lab.out)
 
     def verify(self, name, journal):
@@ -222,7 +222,7 @@ def story_two_nodes(lab):
 
     lab.admin("tap", lab.tap, "down")
     acked = wait_for("the last write before the cut", lambda: settled(writer), 20)
-    # What it has under way may still be stored, until node-a is fenced. Later answers of a device that is given up say nothing.
+    # Writes under way may still be stored until node-a is fenced. Answers after the volume was given up prove nothing.
     order.process.kill()
     refused = b.ask("stage_refused")
     say("node-b: %s: %s" % (refused["code"], refused["message"]))

@@ -41,7 +41,7 @@ class Disturbed:
         hand_over(self.agent, self.volumes)
 
     def rotate(self):
-        """Both volumes go on by a client of another user, and the earlier one is removed."""
+        """Both volumes go on by a client of another user, and the previous user is removed, unless it is the lab's own."""
         self.number += 1
         user = new_user(self.lab, "ordered.%d" % self.number)
         for volume in self.volumes:

@@ -65,7 +65,7 @@ class Writer:
 
 
 class Order:
-    """Threads that read and write few blocks at random. Each operation is noted, so that their order can be judged."""
+    """Threads that read and write the same few blocks at random. Each operation is noted, so that their order can be judged."""
 
     def __init__(self, lab, path, blocks=32, threads=8, first=1):
         self.lab, self.path = lab, path
@@ -97,7 +97,7 @@ class Order:
 
 
 def expect_order(*journals):
-    """All operations of these journals, on the same blocks, can have happened one after another; how many."""
+    """All operations of these journals, on the same blocks, can have happened one after another. Returns the counts."""
     done = subprocess.run([WRITER, "order-check"] + [word for one in journals for word in ("--journal", one)], stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, timeout=600)
     if done.stderr:

@@ -7,6 +7,8 @@
 //   corbd-writer order  --path FILE|DEV --size BYTES --journal J [--seconds N] [--threads T] [--pace-ms M] [--first ID]
 //   corbd-writer order-check --journal J [--journal J ...]
 //
+// ID: of the first operation, and the value that it writes. Journals that are checked together need different ones.
+//
 // run looks for lost writes (durable.cpp), order for reads and writes in an impossible order (ordered.cpp).
 #include <cstdio>
 #include <cstdlib>

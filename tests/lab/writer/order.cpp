@@ -45,7 +45,8 @@ class Register {
 
   void judge() {
     judge_reads();
-    // Nobody has to explain a write that nobody saw end, nor saw at all.
+    // A write without an answer that no read saw may not have happened. judge_reads() told of values that no write
+    // made.
     std::erase_if(values_, [](const auto& one) {
       return !one.second.write || (one.second.write->ended == Operation::kUnknown && !one.second.seen);
     });
@@ -76,7 +77,7 @@ class Register {
         tell(named(lasting[i - 1]->first) + " was there before and after " + named(lasting[i]->first));
     for (const auto& one : values_) {
       if (one.second.lasted()) continue;
-      // The last that had its first end before all of these operations began is the only one that can contain them.
+      // Only the last lasting value whose first end is before this value's last begin can contain this value.
       auto after = std::ranges::lower_bound(lasting, one.second.last_begin, {},
                                             [](const Entry* other) { return other->second.first_end; });
       if (after == lasting.begin()) continue;

@@ -24,10 +24,11 @@ struct Operation {
   std::int64_t ended = kUnknown;  ///< ns
 };
 
-/// Returns a sentence for each thing that no order explains; nothing: the history of each block is linearizable. If
-/// each write has its own value this needs no search (Gibbons and Korach, "Testing shared memories", 1997): the
-/// operations of a value have a zone, from their first end to their last begin. Zones whose end comes before their
-/// begin can be anywhere in between, and the others must not overlap.
+/// Returns a sentence for each thing that no order explains; nothing: the history of each block is linearizable, that
+/// is, each operation can have happened at one moment between its begin and its end. If each write has its own value
+/// this needs no search (Gibbons and Korach, "Testing shared memories", 1997). All operations on one value form a zone,
+/// between their first end and their last begin. If the first end is earlier, the block held the value throughout: such
+/// zones must not overlap. Every other zone must not lie wholly inside one of those.
 std::vector<std::string> violations(const std::vector<Operation>& history);
 
 }  // namespace corbd::writer

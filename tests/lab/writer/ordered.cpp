@@ -1,6 +1,6 @@
-// Reads and writes few blocks from many threads, notes when each operation began and ended, and looks afterwards
-// whether they can have happened one after another. 0 lost writes do not say so: a read may have seen an old value, or
-// a late write come after a newer one.
+// Reads and writes the same few blocks from many threads, notes when each operation began and ended, and looks
+// afterwards whether they can have happened one after another. 0 lost writes do not prove that: a read may have seen an
+// old value, or a late write come after a newer one.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -19,7 +19,7 @@
 namespace corbd::writer {
 namespace {
 
-/// What the journal has twice for an operation: when it begins, and when it ends.
+/// An entry of the journal: one when an operation begins, one when it ends or fails.
 struct Note {
   enum class Phase : std::uint8_t { began, ended, failed };
   std::uint64_t id;
@@ -56,7 +56,7 @@ int open_blocks(const Options& o) {
   if (fd < 0) die("open " + o.path);
   struct stat st{};
   if (::fstat(fd, &st) != 0) die("stat " + o.path);
-  // A filesystem would read what was never written from nowhere, so the blocks of a new file are written first.
+  // Reads of a file's holes do not reach the device, so a new file is filled first.
   if (!S_ISREG(st.st_mode) || static_cast<std::uint64_t>(st.st_size) >= o.size) return fd;
   auto zeroes = std::make_unique<Block>();
   std::memset(zeroes.get(), 0, sizeof *zeroes);

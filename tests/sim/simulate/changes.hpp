@@ -30,10 +30,10 @@ class Changes {
   plan::Staged staged(plan::Staged wish) const;
   /// The wish, with the options that the PersistentVolume has now.
   plan::Published published(plan::Published wish) const;
-  /// Whether somebody meddled with the record of that volume: it may not be on the disk as its agent wrote it.
   /// Whether a client of an image without a lock may have been given up, whose successor only an operator can prove
   /// (docs/healing.md#another-user-or-key-for-a-running-volume).
   bool rests_on_operator() const { return has_unproven_kind() && known_.size() > 1; }
+  /// Whether somebody meddled with the record of that volume: it may not be on the disk as its agent wrote it.
   bool damaged(const std::string& image) const { return damaged_.contains(image); }
 
  private:

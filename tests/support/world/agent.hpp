@@ -155,7 +155,7 @@ class Agent {
     bool unanswered = false;
   };
   std::vector<Connection> connections_;
-  /// By user: before it, no client is added because none of an access answers.
+  /// By user: from then on another client may be made because none of an access answers.
   std::map<std::string, time_point> further_from_;
   const std::string& any_connection();
   std::set<std::string> own_clients_, retired_;

@@ -58,7 +58,7 @@ TEST_CASE("an acknowledged write that nobody sees any more is out of order") {
   CHECK(violations(History{wrote(1, 0, 10), saw(0, 20, 30)}).size() == 1);
 }
 
-TEST_CASE("two readers that see two writes in another order are out of order") {
+TEST_CASE("a value that comes back after another one was read is out of order") {
   CHECK_FALSE(
       violations(History{wrote(1, 0, 100), wrote(2, 0, 100), saw(1, 10, 20), saw(2, 30, 40), saw(1, 50, 60)}).empty());
 }
@@ -68,7 +68,7 @@ TEST_CASE("a write that was never answered may happen once, and not come back") 
   CHECK_FALSE(violations(History{wrote(1, 0, kUnknown), saw(1, 5, 6), wrote(2, 10, 20), saw(1, 30, 40)}).empty());
 }
 
-TEST_CASE("what nobody wrote, what is not written yet, and torn blocks are told") {
+TEST_CASE("a read of a value that nobody wrote, or before its write began, or of a torn block is told") {
   CHECK(violations(History{saw(7, 0, 1)}) ==
         std::vector<std::string>{"block 1: a read saw write 7, which nobody has made"});
   CHECK(violations(History{saw(7, 0, 1), wrote(7, 2, 3)}).front() == "block 1: a read saw write 7 before that began");

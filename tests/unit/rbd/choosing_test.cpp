@@ -24,7 +24,7 @@ std::shared_ptr<rbd::Connection> connection(std::size_t users) {
 
 std::shared_ptr<rbd::Connection> silent(std::size_t users) {
   auto made = connection(users);
-  made->unanswered = true;
+  made->silent = true;
   return made;
 }
 
@@ -50,19 +50,19 @@ TEST_CASE("another connection is made once none has room, up to the limit, and t
 
 TEST_CASE("a connection that answers goes before one that does not, also if it is full") {
   const auto some = group({silent(1), connection(64)});
-  CHECK_FALSE(rbd::wants_further(some, Need::any, kLimits, kNow));
+  CHECK_FALSE(rbd::needs_another(some, Need::any, kLimits, kNow));
   CHECK(rbd::choose(some, Need::room_for_image, kLimits) == some.serving[1]);
 }
 
 TEST_CASE("while no connection answers, one more is made a minute, two beyond the limit", "[failure:270]") {
   auto some = group({silent(1), silent(1)});
-  CHECK(rbd::wants_further(some, Need::any, kLimits, kNow));
+  CHECK(rbd::needs_another(some, Need::any, kLimits, kNow));
   some.further_from = kNow + 60s;
-  CHECK_FALSE(rbd::wants_further(some, Need::any, kLimits, kNow + 59s));
-  CHECK(rbd::wants_further(some, Need::any, kLimits, kNow + 60s));
+  CHECK_FALSE(rbd::needs_another(some, Need::any, kLimits, kNow + 59s));
+  CHECK(rbd::needs_another(some, Need::any, kLimits, kNow + 60s));
   some.serving.push_back(silent(1));
   some.serving.push_back(silent(1));
-  CHECK_FALSE(rbd::wants_further(some, Need::any, kLimits, kNow + 1h));
+  CHECK_FALSE(rbd::needs_another(some, Need::any, kLimits, kNow + 1h));
   CHECK(rbd::choose(some, Need::any, kLimits) != nullptr);
 }
 
@@ -71,7 +71,7 @@ TEST_CASE("a caller waits for a further connection that is being made") {
   auto some = group({silent(1)});
   some.further_from = kNow + 60s;
   some.connecting = std::make_shared<rbd::Attempt>(loop.control(), loop.clock);
-  CHECK(rbd::wants_further(some, Need::any, kLimits, kNow));
+  CHECK(rbd::needs_another(some, Need::any, kLimits, kNow));
 }
 
 TEST_CASE("a retired connection counts for nothing, and one of a fenced node only for monitors") {
@@ -104,7 +104,7 @@ TEST_CASE("a cluster whose calls have no answer gets new threads three times, an
   }
   const auto user = std::make_shared<rbd::Connection>();
   user->threads = &threads.of("lab");
-  threads.note_user(user);
+  threads.note_connection(user);
   ends[0].set_value();
   CHECK(calls[0]->get());
   CHECK(threads.renew("lab"));
@@ -112,7 +112,7 @@ TEST_CASE("a cluster whose calls have no answer gets new threads three times, an
     ends[i].set_value();
     CHECK(calls[i]->get());
   }
-  // The connection still has the threads of the last call.
+  // The newest threads are idle. The connection's earlier ones still exist.
   CHECK_FALSE(threads.renew("lab"));
   CHECK(user->threads->idle());
 }
