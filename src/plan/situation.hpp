@@ -16,7 +16,7 @@ struct Situation {
   bool take_over = false;          ///< asks rbd-nbd to leave the device
   bool operator_override = false;  ///< an operator says that no other node used the image
   bool reads_alone = false;        ///< nobody may write the image that is to be read
-  bool silent = false;             ///< a request of the volume's client has got no answer for long
+  bool silent = false;  ///< a request of the volume's client, or a call on an image of it, has got no answer for long
 };
 
 /// Returns "rbd/csi-vol-1 (image ID 1018aa17d94d)".

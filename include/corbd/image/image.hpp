@@ -50,8 +50,9 @@ class Image : public BlockImage {
   virtual bool client_given_up() const { return false; }
 
   // Calls from here on: control thread.
-  /// Returns for how long a call on it, or the periodic look at it, has waited for an answer. It counts on when the
-  /// caller has left.
+  /// Returns for how long a call on the image, or the periodic look at it, has had no answer, since this was first
+  /// asked during that call. The time goes on after the caller has left. Waits for a thread, and calls that take
+  /// minutes by themselves, do not count.
   virtual duration unanswered() const { return {}; }
   /// Looks whether a new client of its user gets answers where its own client gets none within 5 s: about the image's
   /// header, its object map, and the data of a request on `range`. Later looks ask whether the first questions have

@@ -135,7 +135,8 @@ struct Healed {
   bool operator_override = false;
   /// An operator accepts the loss of a dead rbd-nbd's cache (`corbd heal ID --loss-accepted`): flushes no longer fail.
   bool loss_accepted = false;
-  /// A request of the volume's Ceph client has got no answer for long: its user may have been removed.
+  /// A request of the volume's Ceph client, or a call on an image of it, has got no answer for long: its user may have
+  /// been removed.
   bool silent = false;
   bool operator==(const Healed&) const = default;
 };
