@@ -160,8 +160,8 @@ class OpenImage : public std::enable_shared_from_this<OpenImage> {
   std::optional<std::uint64_t> watch_;
   std::optional<Unheard> unheard_;
   bool refreshing_ = false, refresh_again_ = false;
-  mutable JobTimer call_timer_,
-      look_timer_;  ///< the jobs of call(), and of the look at the image, while they have a thread
+  mutable JobTimer call_timer_;  ///< times the job of call(), while it has a thread
+  mutable JobTimer look_timer_;  ///< times the look at the image, while it has one
   /// Blocking calls under way. They use this object by reference and never by a shared pointer, because the last shared
   /// pointer must go on the control thread.
   Gate calls_;

@@ -279,3 +279,42 @@ TEST_CASE("a handover of 100 volumes under writers loses no write", "[.][many]")
       kVolumes, kWriters, static_cast<double>(longest.count()) / 1e6, static_cast<double>(usual.count()) / 1e6,
       took.count(), static_cast<unsigned long long>(writes), lost);
 }
+
+TEST_CASE("an agent that takes an image back leaves no watch that only its kept lock had", "[failure:154]") {
+  Admin admin;
+  for (const char* name : {"taken-back", "stays"}) admin.create(name);
+  const test::Folder folder;
+  Agent agent(folder.path());
+  const auto stays = agent.open("stays");
+  REQUIRE(stays);
+  auto image = agent.open("taken-back");
+  REQUIRE(image);
+  REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
+  REQUIRE(agent.run((*image)->keep_lock(agent.in(20s))));
+  agent.close(**image);
+  {
+    // The next agent ends after it has broken the lock.
+    Agent next(folder.path(), 32, true);
+    reload_predecessor_clients(next);
+    auto opened = next.open("taken-back");
+    REQUIRE(opened);
+    const auto seen = next.ownership(**opened);
+    REQUIRE(seen);
+    REQUIRE(next.run((*opened)->break_dead_lock(seen->owner, kBreakTime, next.in(20s))));
+    next.close(**opened);
+  }
+  image = agent.open("taken-back");
+  REQUIRE(image);
+  REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
+  agent.run_for(2s);
+  rbd_image_t looks = nullptr;
+  Admin::check(rbd_open_read_only(admin.io, "taken-back", &looks, nullptr));
+  rbd_image_watcher_t watchers[8];
+  std::size_t count = 8;
+  Admin::check(rbd_watchers_list(looks, watchers, &count));
+  CHECK(count == 1);
+  rbd_watchers_list_cleanup(watchers, count);
+  Admin::check(rbd_close(looks));
+  agent.close(**image);
+  agent.close(**stays);
+}

@@ -21,6 +21,7 @@
 
 #include "block.hpp"
 #include "options.hpp"
+#include "threads.hpp"
 
 namespace corbd::writer {
 namespace {
@@ -46,12 +47,9 @@ std::vector<Entry> read_journal(const std::string& path) {
 
 // --- run
 
-std::atomic<bool> stopping{false};
 std::atomic<std::uint64_t> next_seq{1}, acked{0}, failed{0};
 thread_local sigjmp_buf bus_jump;
 thread_local volatile sig_atomic_t bus_armed = 0;
-
-void on_stop(int) { stopping = true; }
 
 void on_bus(int) {
   if (bus_armed) siglongjmp(bus_jump, 1);
@@ -139,28 +137,12 @@ int run(const Options& o) {
   if (journal < 0) die("open " + o.journal());
   const Target target(o);
   struct sigaction action{};
-  action.sa_handler = on_stop;
-  ::sigaction(SIGTERM, &action, nullptr);
-  ::sigaction(SIGINT, &action, nullptr);
   action.sa_handler = on_bus;
   ::sigaction(SIGBUS, &action, nullptr);
-
-  std::atomic<unsigned> running{classes};
-  for (unsigned i = 0; i < classes; ++i) {
-    std::thread([&, i] {
-      if (i >= o.threads) std::this_thread::sleep_for(std::chrono::milliseconds(o.pace_ms * (i - o.threads) / o.paced));
-      work(target, journal, i, classes, blocks, i < o.threads ? 0 : o.pace_ms);
-      --running;
-    }).detach();
-  }
-  const auto begin = std::chrono::steady_clock::now();
-  const auto pause = std::chrono::milliseconds(20);
-  while (!stopping && (o.seconds == 0 || std::chrono::steady_clock::now() - begin < std::chrono::seconds(o.seconds)))
-    std::this_thread::sleep_for(pause);
-  stopping = true;
-  // A write that never returns must not hang the test; its thread is left behind.
-  for (int i = 0; running != 0 && i < 60 * 50; ++i) std::this_thread::sleep_for(pause);
-  const unsigned hung = running;
+  const unsigned hung = run_threads(o, classes, [&](unsigned i) {
+    if (i >= o.threads) std::this_thread::sleep_for(std::chrono::milliseconds(o.pace_ms * (i - o.threads) / o.paced));
+    work(target, journal, i, classes, blocks, i < o.threads ? 0 : o.pace_ms);
+  });
   std::printf("{\"acked\":%lu,\"errors\":%lu,\"hung\":%u}\n", acked.load(), failed.load(), hung);
   std::fflush(stdout);
   _exit(hung ? 4 : failed ? 1 : 0);

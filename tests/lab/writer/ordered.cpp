@@ -2,7 +2,6 @@
 // afterwards whether they can have happened one after another. 0 lost writes do not prove that: a read may have seen an
 // old value, or a late write come after a newer one.
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include "block.hpp"
 #include "options.hpp"
 #include "order.hpp"
+#include "threads.hpp"
 
 namespace corbd::writer {
 namespace {
@@ -31,10 +31,6 @@ struct Note {
   std::uint16_t unused;
 };
 static_assert(sizeof(Note) == 32);
-
-std::atomic<bool> stopping{false};
-
-void on_stop(int) { stopping = true; }
 
 std::int64_t now_ns() {
   using namespace std::chrono;
@@ -125,31 +121,16 @@ int run_ordered(const Options& o) {
   const int journal = ::open(o.journal().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (journal < 0) die("open " + o.journal());
   const int blocks = open_blocks(o);
-  struct sigaction action{};
-  action.sa_handler = on_stop;
-  ::sigaction(SIGTERM, &action, nullptr);
-  ::sigaction(SIGINT, &action, nullptr);
-
-  std::atomic<unsigned> running{o.threads};
   std::atomic<std::uint64_t> done{0}, failed{0};
   const std::uint64_t seed = next;
-  for (unsigned i = 0; i < o.threads; ++i)
-    std::thread([&, i] {
-      Client client(blocks, journal, count, next, seed * 7919 + i);
-      while (!stopping) {
-        const int error = client.operate();
-        ++(error ? failed : done);
-        if (error || o.pace_ms) std::this_thread::sleep_for(std::chrono::milliseconds(error ? 20 : o.pace_ms));
-      }
-      --running;
-    }).detach();
-  const auto begin = std::chrono::steady_clock::now();
-  const auto pause = std::chrono::milliseconds(20);
-  while (!stopping && (o.seconds == 0 || std::chrono::steady_clock::now() - begin < std::chrono::seconds(o.seconds)))
-    std::this_thread::sleep_for(pause);
-  stopping = true;
-  for (int i = 0; running != 0 && i < 60 * 50; ++i) std::this_thread::sleep_for(pause);
-  const unsigned hung = running;
+  const unsigned hung = run_threads(o, o.threads, [&](unsigned i) {
+    Client client(blocks, journal, count, next, seed * 7919 + i);
+    while (!stopping) {
+      const int error = client.operate();
+      ++(error ? failed : done);
+      if (error || o.pace_ms) std::this_thread::sleep_for(std::chrono::milliseconds(error ? 20 : o.pace_ms));
+    }
+  });
   std::printf("{\"operations\":%lu,\"errors\":%lu,\"hung\":%u}\n", done.load(), failed.load(), hung);
   std::fflush(stdout);
   _exit(hung ? 4 : failed ? 1 : 0);
