@@ -127,7 +127,8 @@ std::string encode_cookie(const Locker& locker, std::string_view cookie) {
   return Encoded().text(kLock).number(exclusive).text(locker.cookie).text("internal").text(cookie).whole();
 }
 
-result<std::uint64_t> break_lock_of(const ImageHandle& opened, const std::string& address, std::int64_t break_time) {
+result<std::uint64_t> break_lock_of(const ImageHandle& opened, const std::string& address, Locks which,
+                                    std::int64_t break_time) {
   const auto lockers = list_lockers(opened);
   if (!lockers) return lockers.error();
   // This needs an I/O context of its own, which remembers the version of its last operation.
@@ -136,6 +137,7 @@ result<std::uint64_t> break_lock_of(const ImageHandle& opened, const std::string
   bool broken = false;
   for (const auto& locker : lockers->all) {
     if (locker.address != address || locker.by_hand) continue;
+    if (which == Locks::kept && !is_kept_cookie(locker.cookie)) continue;
     const auto request = encode_break(locker);
     if (!request) return request.error();
     const std::unique_ptr<void, void (*)(rados_write_op_t)> operation(rados_create_write_op(), &rados_release_write_op);
@@ -221,8 +223,9 @@ std::vector<std::string> silent_owners(const std::vector<Locker>& lockers, const
                                        const std::vector<std::string>& mine) {
   std::vector<std::string> silent;
   for (const auto& locker : lockers) {
-    if (std::ranges::find(mine, locker.address) != mine.end()) continue;
-    if (!watches(watchers, locker.address) || is_kept_cookie(locker.cookie)) silent.push_back(locker.address);
+    if (is_kept_cookie(locker.cookie)) silent.push_back(locker.address);
+    if (is_kept_cookie(locker.cookie) || std::ranges::find(mine, locker.address) != mine.end()) continue;
+    if (!watches(watchers, locker.address)) silent.push_back(locker.address);
   }
   return silent;
 }
@@ -236,7 +239,9 @@ result<image::Ownership> classify(const std::vector<Locker>& lockers, const std:
     if (ours != nullptr && ours->uuid != mine && ours->has(image.text()))
       return Error{errc::unavailable,
                    "the image is still being closed on another connection of this agent (" + locker.address + ")"};
-    const Lock lock = ours == nullptr ? Lock::other : ours->uuid == mine ? Lock::mine : Lock::our_dead;
+    // librbd does not know a lock as its own that this client has kept and takes back. It would ask us for it.
+    const bool held = ours != nullptr && ours->uuid == mine && !is_kept_cookie(locker.cookie);
+    const Lock lock = ours == nullptr ? Lock::other : held ? Lock::mine : Lock::our_dead;
     // If there are several, a foreign one counts.
     if (found.lock != Lock::none && lock != Lock::other) continue;
     found.lock = lock;

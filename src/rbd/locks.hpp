@@ -20,9 +20,12 @@ struct Watcher {
 };
 /// Returns each watcher once.
 result<std::vector<Watcher>> list_watchers(const ImageHandle& opened);
-/// Breaks it, and sets the header's time of change to `break_time` in the same operation: any later change of the
-/// header sets another. 0: the time is now. Returns the header's version after it.
-result<std::uint64_t> break_lock_of(const ImageHandle& opened, const std::string& address, std::int64_t break_time);
+enum class Locks { all, kept };
+/// Breaks the lock, and sets the header's time of change to `break_time` in the same operation: any later change of the
+/// header sets another. 0: the time is now. Returns the header's version after it. Locks::kept: only a lock that
+/// librbd does not know as its own. unproven: the client does not hold such a lock.
+result<std::uint64_t> break_lock_of(const ImageHandle& opened, const std::string& address, Locks which,
+                                    std::int64_t break_time);
 
 /// Sets the watch, and gives the lock that this client holds the watch's cookie. librbd then does not find the lock
 /// when it closes the image, and other clients see the lock of a living client.
@@ -31,8 +34,8 @@ result<> keep_lock_of(const ImageHandle& opened, LockWatch& watch);
 result<image::Header> look_at_header(Connection& connection, const image::Key& key);
 
 /// Returns the lock's owners that would not answer a request for the lock, so that librbd would break it: dead clients,
-/// which have no watch, and agents that keep it for the next one. `watchers` are all watchers, rbd-mirror's too. `mine`
-/// is this client, whose own watch may be missing for a moment.
+/// which have no watch, and clients that keep it for the next one, this one among them. `watchers` are all watchers,
+/// rbd-mirror's too. `mine` is this client, whose own watch may be missing for a moment.
 std::vector<std::string> silent_owners(const std::vector<Locker>& lockers, const std::vector<Watcher>& watchers,
                                        const std::vector<std::string>& mine);
 

@@ -140,15 +140,20 @@ task<result<>> OwnLock::break_dead(std::string owner, std::int64_t break_time, U
   const std::string doing = "breaking the lock of " + owner + " on image " + handle_.text();
   const auto* known = connections_.incarnations().find(handle_.key.fsid, owner);
   using State = Incarnation::State;
-  if (known != nullptr && known->state != State::fenced && known->state != State::yields &&
+  const bool own = known != nullptr && known->uuid == handle_.connection.uuid;
+  if (own && known->open.count(handle_.key.text()) > 1)
+    co_return Error{errc::unavailable, doing + ": this client has not closed it yet"};
+  if (known != nullptr && !own && known->state != State::fenced && known->state != State::yields &&
       !known->has_left(handle_.key.text()))
     co_return Error{errc::failed_precondition, doing + ": that client is not one that this agent has fenced"};
-  auto job = [address = bare_address(owner), break_time, foreign = known == nullptr,
+  // A living client of ours has left its lock, or may have taken another one since that librbd holds.
+  const Locks which = known != nullptr && known->state == State::live ? Locks::kept : Locks::all;
+  auto job = [address = bare_address(owner), break_time, foreign = known == nullptr, which,
               doing](const ImageHandle& handle) -> result<std::uint64_t> {
     const auto fenced = foreign ? has_own_entry(handle.connection.cluster, address) : result<bool>(true);
     if (!fenced) return fenced.error();
     if (!*fenced) return Error{errc::failed_precondition, doing + ": that client has no entry in the blocklist"};
-    return break_lock_of(handle, address, break_time);
+    return break_lock_of(handle, address, which, break_time);
   };
   const auto version = co_await opened_.call(std::move(job), until, doing);
   if (!version) co_return version.error();

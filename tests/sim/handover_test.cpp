@@ -671,6 +671,24 @@ TEST_CASE("a volume whose drain was undone answers the requests that came meanwh
   CHECK(scene.world.kernel.answered == answered + 1);
 }
 
+TEST_CASE("an agent that takes an image back, which nobody took over, breaks the lock that it kept", "[failure:150]") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged()) == errc::ok);
+  scene.write_all();
+  REQUIRE(scene.loop.run(scene.world.agent.quiesce()));
+  scene.loop.run(scene.world.agent.hand_over_links(
+      [](device::LinkSocket) -> task<volume::Taken> { co_return volume::Taken::refused; }));
+  REQUIRE(scene.image().lock_owner == scene.world.agent.client());
+  REQUIRE(scene.image().lock_handle == test::FakeImage::kKept);
+  scene.world.agent.resume();
+  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.image().lock_owner == scene.world.agent.client());
+  CHECK(scene.image().lock_handle != test::FakeImage::kKept);
+  CHECK(scene.world.cluster.blocklisted.empty());
+  scene.write_all();
+  check_rules(scene);
+}
+
 TEST_CASE("another client that works on an image while it is handed over cuts nobody off", "[failure:154]") {
   Scene scene;
   std::vector<std::string> ids;

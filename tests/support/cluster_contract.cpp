@@ -366,6 +366,28 @@ void kept_lock(ContractCluster& on) {
   close(them, *theirs);
 }
 
+void kept_lock_taken_back(ContractCluster& on) {
+  on.create("contract-taken-back", true);
+  auto& us = on.ours();
+  const Opened before = open(on, us, "contract-taken-back");
+  REQUIRE(acquire(us, *before) == errc::ok);
+  REQUIRE(us.run(before->keep_lock(us.in(30s))));
+  const Opened again = open(on, us, "contract-taken-back");
+  CHECK(break_lock(us, *again, before->client()) == errc::unavailable);
+  CHECK(acquire(us, *again) != errc::ok);
+  close(us, *before);
+  const auto seen = users_of(us, *again);
+  CHECK(seen.lock == Lock::our_dead);
+  CHECK(seen.owner == again->client());
+  CHECK(seen.foreign_watchers.empty());
+  REQUIRE(break_lock(us, *again, seen.owner) == errc::ok);
+  CHECK(acquire(us, *again) == errc::ok);
+  CHECK(users_of(us, *again).lock == Lock::mine);
+  // A lock that librbd holds is not broken.
+  CHECK(break_lock(us, *again, seen.owner) == errc::unproven);
+  close(us, *again);
+}
+
 void blocklist_entries(ContractCluster& on) {
   auto &us = on.ours(), &them = on.other();
   // Use the network of examples. The port of a client is 0.
@@ -553,6 +575,7 @@ constexpr Check kChecks[] = {
     {"a client that is cut off is told once, and replaced by one that knows its lock", &cut_off},
     {"a client that gets answers is not deaf", &hears},
     {"a kept lock outlives its image, and another node cannot take it", &kept_lock},
+    {"a client that kept a lock and opens the image again breaks it and takes it", &kept_lock_taken_back},
     {"an entry of the blocklist keeps its end when a shorter one is added", &blocklist_entries},
     {"without exclusive-lock the writer's mark is seen, and goes when the image is closed", &marks},
     {"a mark that comes after another client's replaces nothing", &late_mark},

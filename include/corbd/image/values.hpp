@@ -99,7 +99,8 @@ struct Ownership {
     mine,
     our_dead,
     other
-  } lock = Lock::none;                        ///< our_dead: the owner is a dead incarnation of this agent
+  } lock = Lock::none;                        ///< our_dead: the owner is a dead incarnation of this agent, or this
+                                              ///< client, which kept the lock and has opened the image again
   std::string owner;                          ///< the lock owner's address, if any
   std::string cookie = {};                    ///< cookie of the lock: identifies one of the owner's open images
   std::vector<std::string> foreign_watchers;  ///< without us, our dead incarnations and rbd-mirror; a pure reader has

@@ -86,17 +86,23 @@ FakeOpened::~FakeOpened() {
   world_.agent.end_if_idle(client_);
 }
 
+/// Whether the client has another open handle of that image.
+bool FakeOpened::has_another(const World& world, const std::string& image_id, const std::string& client, int serial,
+                             bool readers_too) {
+  return std::ranges::any_of(world.cluster.opened, [&](const auto& entry) {
+    const FakeOpened& other = *entry.second;
+    return other.serial_ != serial && !*other.gone_ && (readers_too || !other.options_.read_only) &&
+           other.key_.image_id == image_id && other.client_ == client;
+  });
+}
+
 /// A handle is closed once, however often that is requested. Its client may have another one of the same image, whose
 /// watch and lock are not this one's.
 void FakeOpened::close_now(World& world, const Handle& handle) {
   if (std::exchange(*handle.gone, true)) return;
   FakeImage* of = world.cluster.by_id(handle.image_id);
   if (of == nullptr) return;
-  const bool watches = std::ranges::any_of(world.cluster.opened, [&](const auto& entry) {
-    const FakeOpened& other = *entry.second;
-    return other.serial_ != handle.serial && !*other.gone_ && !other.options_.read_only &&
-           other.key_.image_id == handle.image_id && other.client_ == handle.client;
-  });
+  const bool watches = has_another(world, handle.image_id, handle.client, handle.serial, false);
   if (!watches) of->watchers.erase(handle.client);
   if (!watches && handle.lock_kept) world.agent.node.left.insert({handle.client, handle.image_id});
   if (world.cluster.refuses(handle.client)) return;
@@ -227,7 +233,7 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
         found->modified = of->modified;
         found->features.bits = of->features;
         if (of->lock_owner == by)
-          found->lock = Ownership::Lock::mine;
+          found->lock = of->lock_handle == FakeImage::kKept ? Ownership::Lock::our_dead : Ownership::Lock::mine;
         else if (known != world.agent.clients.end() && known->second == Client::live &&
                  !world.agent.yields(known->first) && !world.agent.node.left.contains({known->first, id}))
           return Error{errc::unavailable, "the image is still being closed on another connection of this agent"};
@@ -265,27 +271,30 @@ task<result<>> FakeOpened::break_dead_lock(std::string owner, std::int64_t break
   if (foreign && !world_.cluster.has_entry(owner) && !world_.cluster.had_entry(owner, world_))
     world_.broke("a lock was to be broken that is neither ours nor that of a client that is cut off: " + owner);
   const bool yields = world_.agent.yields(owner) || world_.agent.node.left.contains({owner, key_.image_id});
-  if (!foreign && known->second != Client::fenced && !yields)
+  const bool own = owner == client_;
+  if (own && has_another(world_, key_.image_id, client_, serial_, true))
+    co_return Error{errc::unavailable, owner + " has not closed the image yet"};
+  if (!foreign && !own && known->second != Client::fenced && !yields)
     co_return Error{errc::failed_precondition, owner + " is not a fenced client of this agent"};
   const auto left = std::make_shared<std::uint64_t>(0);
-  auto broken =
-      co_await ask("break lock", until,
-                   [&world = world_, id = key_.image_id, owner, break_time, yields, foreign, left]() -> result<> {
-                     FakeImage* of = world.cluster.by_id(id);
-                     if (of == nullptr || of->lock_owner != owner)
-                       return Error{errc::unproven, owner + " does not hold the lock any more"};
-                     const bool cut_off = world.cluster.has_entry(owner) || world.cluster.had_entry(owner, world);
-                     if (!cut_off && !world.cluster.ended.contains(owner) && (!yields || of->watchers.contains(owner)))
-                       world.broke("a lock was broken whose owner is not fenced, and has not ended");
-                     of->lock_owner.clear();
-                     of->changed(break_time);
-                     *left = of->version;
-                     if (foreign) return {};
-                     // With a disk that keeps refusing the record the break is done without, and
-                     // proves nothing later.
-                     if (!world.disk.break_record_refused(id)) of->our_break = of->version;
-                     return {};
-                   });
+  auto broken = co_await ask(
+      "break lock", until,
+      [&world = world_, id = key_.image_id, owner, break_time, yields, foreign, own, left]() -> result<> {
+        FakeImage* of = world.cluster.by_id(id);
+        if (of == nullptr || of->lock_owner != owner || (own && of->lock_handle != FakeImage::kKept))
+          return Error{errc::unproven, owner + " does not hold the lock any more"};
+        const bool cut_off = world.cluster.has_entry(owner) || world.cluster.had_entry(owner, world);
+        if (!own && !cut_off && !world.cluster.ended.contains(owner) && (!yields || of->watchers.contains(owner)))
+          world.broke("a lock was broken whose owner is not fenced, and has not ended");
+        of->lock_owner.clear();
+        of->changed(break_time);
+        *left = of->version;
+        if (foreign) return {};
+        // With a disk that keeps refusing the record the break is done without, and
+        // proves nothing later.
+        if (!world.disk.break_record_refused(id)) of->our_break = of->version;
+        return {};
+      });
   if (broken) seen_version_ = *left;
   co_return broken;
 }
@@ -345,6 +354,8 @@ task<result<>> FakeOpened::take_lock(Until until, std::shared_ptr<LockTime> at) 
                            if (!of->lock_owner.empty()) return Error{errc::in_use, "locked by " + of->lock_owner};
                            of->lock_owner = by;
                            of->lock_handle = serial;
+                           // A taken lock needs no watch of its own any more.
+                           if (of->lock_watcher == by) of->lock_watcher.clear();
                            of->late_owner = at->left || at->taken - at->began > plan::kProofLasts ? by : "";
                            note_new_owner(world, *of);
                            of->changed();

@@ -100,6 +100,8 @@ class FakeOpened final : public image::Image {
     bool lock_kept = false;
   };
   static void close_now(World& world, const Handle& handle);
+  static bool has_another(const World& world, const std::string& image_id, const std::string& client, int serial,
+                          bool readers_too);
   static void close_later(World& world, const Handle& handle, int life);
   World& world_;
   const int serial_;

@@ -133,6 +133,13 @@ TEST_CASE(
   CHECK_FALSE(rbd::classify(kept, watches, kImage, "serving", known));
 }
 
+TEST_CASE("a lock that this client kept counts as a dead client's once it has the image open again", "[failure:150]") {
+  const auto found = seen({{"client.1", rbd::kept_cookie(7), "10.0.0.1:0/1"}});
+  REQUIRE(found);
+  CHECK(found->lock == Lock::our_dead);
+  CHECK(found->owner == "10.0.0.1:0/1");
+}
+
 TEST_CASE("an image that a client has left is its own until its last handle there has closed, however late that is") {
   auto known = agent();
   const std::vector<Locker> kept{{"client.2", rbd::kept_cookie(7), "10.0.0.1:0/2"}};
@@ -216,7 +223,9 @@ TEST_CASE("a lock's owner counts as silent if it has no watch or keeps the lock 
   CHECK(rbd::silent_owners(lockers, owner, {"10.0.0.1:0/1"}).empty());
   CHECK(rbd::silent_owners(lockers, stranger, {"10.0.0.2:0/5"}).empty());
   CHECK(rbd::silent_owners({}, stranger, {}).empty());
-  CHECK(rbd::silent_owners({{"client.5", rbd::kept_cookie(7), "10.0.0.2:0/5"}}, owner, {"10.0.0.1:0/1"}).size() == 1);
+  const std::vector<Locker> kept{{"client.5", rbd::kept_cookie(7), "10.0.0.2:0/5"}};
+  CHECK(rbd::silent_owners(kept, owner, {"10.0.0.1:0/1"}).size() == 1);
+  CHECK(rbd::silent_owners(kept, owner, {"10.0.0.2:0/5"}).size() == 1);
 }
 
 TEST_CASE("of librbd's notifications those for the lock's owner stay unanswered while the lock is kept",
