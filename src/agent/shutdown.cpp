@@ -160,10 +160,10 @@ task<result<>> Shutdown::serve_on() {
   failure_.reset();
   auto note = [&folder = parts_.options.state_dir, &held = parts_.lock] { return note_lock_holder(folder, held); };
   static_cast<void>(co_await parts_.files.run(std::move(note), {}, "noting who has the lock"));
-  if (auto goes_on = parts_.csi.go_on(std::move(callers_)); !goes_on) co_return goes_on;
+  if (auto adopted = parts_.csi.adopt(std::move(callers_)); !adopted) co_return adopted;
   callers_.clear();
   for (const auto& [path, socket] : parts_.csi.sockets()) parts_.keep_listener(path, socket, false);
-  if (registration_) co_return parts_.registrar->go_on(std::move(registration_));
+  if (registration_) co_return parts_.registrar->adopt(std::move(registration_));
   co_return result<>();
 }
 

@@ -35,7 +35,7 @@ struct Alive final : Question<v1::Admin> {
     const std::chrono::seconds limit(timeout_s);
     const auto status = agent.call(&Stub::CheckAlive, v1::CheckAliveRequest(), response, limit);
     if (status.ok() || (agent_left(status) && lives_unheard())) return 0;
-    return tell(said_of(status, limit));
+    return tell(error_text(status, limit));
   }
   /// While two pods run side by side, both reach the agent that serves. Its answer counts only for its own pod.
   int own_pod_ready(Agent& agent) const {

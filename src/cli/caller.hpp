@@ -16,7 +16,7 @@
 
 namespace corbd::cli {
 
-inline std::string said_of(const grpc::Status& status, std::chrono::seconds limit) {
+inline std::string error_text(const grpc::Status& status, std::chrono::seconds limit) {
   if (status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) return for_terminal(status.error_message());
   return "no answer within " + std::to_string(limit.count()) +
          " s: the agent's log says what it waits for; a longer --timeout waits longer";

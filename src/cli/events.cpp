@@ -28,7 +28,7 @@ struct ShowEvents final : Question<v1::Admin> {
       v1::NextEventsResponse page;
       const auto status = agent.call(&Stub::NextEvents, request, page, seconds(request.wait_ms() / 1000) + kGrace);
       if (!status.ok()) {
-        if (!follow || request.run() == 0 || !agent_left(status)) return tell(said_of(status, kGrace));
+        if (!follow || request.run() == 0 || !agent_left(status)) return tell(error_text(status, kGrace));
         if (!std::exchange(gone, true)) tell("the agent is gone; waiting for the next one");
         request.set_wait_ms(0);
         agent.wait_for_agent();

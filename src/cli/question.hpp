@@ -86,7 +86,7 @@ class Question : public AdminSubcommand {
                 const Request& request, Response& response) const {
     const std::chrono::seconds limit(timeout_s);
     const auto status = agent.call(method, request, response, limit);
-    if (!status.ok()) tell(said_of(status, limit));
+    if (!status.ok()) tell(error_text(status, limit));
     return status.ok();
   }
   virtual int without_agent(const Error& error) { return tell(error.text, kNoAgent); }

@@ -173,7 +173,7 @@ struct Top final : Question<v1::Admin> {
         const auto status = agent.call(&Stub::ListActivity, v1::ListActivityRequest(), now, kTopLimit);
         if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && ++missed < kTopTries) continue;
         if (!status.ok()) {
-          lost = said_of(status, kTopLimit * kTopTries);
+          lost = error_text(status, kTopLimit * kTopTries);
           break;
         }
         missed = 0;

@@ -81,12 +81,12 @@ class Registrar::Impl {
     return socket_->server.release();
   }
 
-  result<> go_on(Fd socket) {
+  result<> adopt(Fd socket) {
     released_ = false;
     if (!socket_) return {};
-    auto goes_on = socket_->server.go_on(std::move(socket));
+    auto adopted = socket_->server.adopt(std::move(socket));
     tell_of_socket();
-    return goes_on;
+    return adopted;
   }
 
   task<> stop(Until until) {
@@ -255,7 +255,7 @@ void Registrar::on_socket(std::function<void(const std::string&, int, bool)> tel
   impl_->on_socket(std::move(tell));
 }
 Fd Registrar::release() { return impl_->release(); }
-result<> Registrar::go_on(Fd socket) { return impl_->go_on(std::move(socket)); }
+result<> Registrar::adopt(Fd socket) { return impl_->adopt(std::move(socket)); }
 task<> Registrar::stop(Until until) { return impl_->stop(until); }
 const Registered& Registrar::now() const { return impl_->now(); }
 

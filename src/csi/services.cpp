@@ -213,11 +213,11 @@ class Server::Impl {
       if (Fd socket = server->release()) sockets.push_back(std::move(socket));
     return sockets;
   }
-  result<> go_on(std::vector<Fd> sockets) {
+  result<> adopt(std::vector<Fd> sockets) {
     std::size_t next = 0;
     for (rpc::Server* server : {&server_, &addons_server_})
       if (next < sockets.size())
-        if (auto goes_on = server->go_on(std::move(sockets[next++])); !goes_on) return goes_on;
+        if (auto adopted = server->adopt(std::move(sockets[next++])); !adopted) return adopted;
     return {};
   }
   std::map<std::string, int> sockets() const {
@@ -246,7 +246,7 @@ Server::Server(executor control, Clock& clock, volume::Volumes& volumes, Config 
 Server::~Server() = default;
 result<> Server::start(rpc::Inherited& inherited) { return impl_->start(inherited); }
 std::vector<Fd> Server::release() { return impl_->release(); }
-result<> Server::go_on(std::vector<Fd> sockets) { return impl_->go_on(std::move(sockets)); }
+result<> Server::adopt(std::vector<Fd> sockets) { return impl_->adopt(std::move(sockets)); }
 std::map<std::string, int> Server::sockets() const { return impl_->sockets(); }
 task<> Server::stop(Until until) { return impl_->stop(until); }
 std::size_t Server::in_flight() const { return impl_->in_flight(); }

@@ -86,11 +86,11 @@ task<> Giver::run() {
       static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + kAcceptsAgain));
       continue;
     }
-    co_await meet(std::move(caller));
+    co_await answer_caller(std::move(caller));
   }
 }
 
-task<> Giver::meet(Fd caller) {
+task<> Giver::answer_caller(Fd caller) {
   const int socket = caller.get();
   const auto met = std::make_shared<Conversation>(control_, clock_, std::move(caller));
   const auto of_us = check_user(socket);

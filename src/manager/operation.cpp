@@ -92,8 +92,8 @@ task<result<>> MountRun::reload() {
 task<result<>> MountRun::steps() {
   for (int made = 0; made < kMostSteps; ++made) {
     const Action step = next_step(claim_, wish_, seen_);
-    if (step.what == Do::done) co_return result<>();
-    if (step.what == Do::fail) co_return step.error;
+    if (step.what == StepKind::done) co_return result<>();
+    if (step.what == StepKind::fail) co_return step.error;
     log::debug("manager.step", {{"target", target_}, {"step", name(step.what)}});
     if (auto acted = co_await act(step); !acted) co_return acted.error();
   }
@@ -103,38 +103,38 @@ task<result<>> MountRun::steps() {
 
 task<result<>> MountRun::act(Action step) {
   switch (step.what) {
-    case Do::look_plugin:
+    case StepKind::look_plugin:
       co_return co_await look_plugin();
-    case Do::look_target:
+    case StepKind::look_target:
       seen_.target = co_await base_.ports.node.look(target_, Reach::here, look_until());
       if (!tried_publish_) found_mounted_ = seen_.target->is_mount();
       co_return result<>();
-    case Do::look_staging: {
+    case StepKind::look_staging: {
       const std::string path =
           claim_ ? claim_->staging : staging_path(base_.config.root, wish_.mount.volume, wish_.mount.usage);
       seen_.staging = co_await base_.ports.node.look(path, Reach::below, look_until());
       co_return result<>();
     }
-    case Do::look_users:
+    case StepKind::look_users:
       co_return co_await look_users();
-    case Do::save_claim:
+    case StepKind::save_claim:
       co_return co_await save(step.phase, step.again);
-    case Do::make_staging:
+    case StepKind::make_staging:
       seen_.staging.reset();
       co_return co_await base_.ports.node.make_folder(claim_->staging, kStagingMode, look_until());
-    case Do::stage:
+    case StepKind::stage:
       co_return co_await stage();
-    case Do::publish:
+    case StepKind::publish:
       co_return co_await publish();
-    case Do::unpublish:
+    case StepKind::unpublish:
       co_return co_await unpublish();
-    case Do::unstage:
+    case StepKind::unstage:
       co_return co_await unstage();
-    case Do::expand:
+    case StepKind::expand:
       co_return co_await expand();
-    case Do::clean:
+    case StepKind::clean:
       co_return co_await clean();
-    case Do::drop_claim: {
+    case StepKind::drop_claim: {
       auto dropped = co_await base_.ports.claims.drop(target_);
       if (dropped) claim_.reset();
       co_return dropped;

@@ -11,7 +11,7 @@ using At = PathState::At;
 
 namespace {
 
-Action save(Phase phase) { return {Do::save_claim, phase, {}}; }
+Action save(Phase phase) { return {StepKind::save_claim, phase, {}}; }
 
 /// Returns why nothing may be mounted at the target; nothing if it may.
 std::optional<Action> refuse_target(const Goal& wish, const PathState& target) {
@@ -44,7 +44,7 @@ std::optional<Action> refuse_target(const Goal& wish, const PathState& target) {
 std::optional<Action> judge_unclaimed(const Goal& wish, const MountFacts& seen) {
   const AccessType attachment = wish.mount.usage.attachment;
   if (!*seen.stages) return foreign(wish.mount.target, *seen.target);
-  if (!seen.staging) return Action{Do::look_staging};
+  if (!seen.staging) return Action{StepKind::look_staging};
   if (!comparable(attachment, *seen.staging) || seen.staging->mount != seen.target->mount)
     return foreign(wish.mount.target, *seen.target);
   return std::nullopt;
@@ -53,9 +53,9 @@ std::optional<Action> judge_unclaimed(const Goal& wish, const MountFacts& seen) 
 /// Unmounts a staging mount whose device is gone, if nobody else uses it, because nothing can be served by it.
 Action replace_dead_staging(const MountFacts& seen, const std::string& path) {
   if (seen.target->is_mount()) {
-    if (!seen.users) return {Do::look_users};
+    if (!seen.users) return {StepKind::look_users};
     if (!seen.users->empty()) return in_use(path, *seen.users);
-    if (!seen.unpublished) return {Do::unpublish};
+    if (!seen.unpublished) return {StepKind::unpublish};
     return failed(errc::failed_precondition, "the device under " + path + " is gone (" + seen.target->text +
                                                  "), and the plugin does not unmount it: its log says why");
   }
@@ -63,14 +63,14 @@ Action replace_dead_staging(const MountFacts& seen, const std::string& path) {
     return failed(errc::failed_precondition,
                   "the device of the volume is gone (" + seen.staging->text + "), and it is still mounted at " +
                       boost::algorithm::join(seen.others, ", ") + ": unmount that first, then mount all again");
-  if (!seen.unstaged) return {Do::unstage};
+  if (!seen.unstaged) return {StepKind::unstage};
   return failed(errc::failed_precondition, "the device of the volume is gone (" + seen.staging->text +
                                                "), and the plugin does not unstage it: its log says why");
 }
 
 /// Returns the next missing step below the target. Nothing once the volume is staged.
 std::optional<Action> bring_up_staging(const Claim& claim, const MountFacts& seen) {
-  if (!seen.staging) return Action{Do::look_staging};
+  if (!seen.staging) return Action{StepKind::look_staging};
   const bool block = claim.usage.attachment == AccessType::block;
   switch (seen.staging->at) {
     case At::unknown:
@@ -83,14 +83,14 @@ std::optional<Action> bring_up_staging(const Claim& claim, const MountFacts& see
     case At::dead:
       return replace_dead_staging(seen, claim.target);
     case At::nothing:
-      return Action{Do::make_staging};
+      return Action{StepKind::make_staging};
     case At::mounted:
       // A plugin is free in what it keeps there for a raw block volume, so a mount proves nothing.
       if (!block || seen.staged) return std::nullopt;
-      return Action{Do::stage};
+      return Action{StepKind::stage};
     default:
       if (seen.staged) return std::nullopt;
-      return Action{Do::stage};
+      return Action{StepKind::stage};
   }
 }
 
@@ -98,9 +98,9 @@ std::optional<Action> bring_up_staging(const Claim& claim, const MountFacts& see
 Action bring_up_target(const Claim& claim, const MountFacts& seen) {
   const PathState& target = *seen.target;
   if (target.at == At::dead) {
-    if (!seen.users) return {Do::look_users};
+    if (!seen.users) return {StepKind::look_users};
     if (!seen.users->empty()) return in_use(claim.target, *seen.users);
-    if (!seen.unpublished) return {Do::unpublish};
+    if (!seen.unpublished) return {StepKind::unpublish};
     return failed(errc::failed_precondition, "the mount at " + claim.target + " is dead (" + target.text +
                                                  "), and the plugin does not unmount it: its log says why");
   }
@@ -110,19 +110,19 @@ Action bring_up_target(const Claim& claim, const MountFacts& seen) {
     if (claim.phase == Phase::mounted) {
       // An older claim has neither.
       const bool tells = claim.boot_id == seen.boot_id && claim.shown == target.mount;
-      if (tells || mount == Whose::untold) return {Do::done};
+      if (tells || mount == Whose::untold) return {StepKind::done};
       return save(Phase::mounted);
     }
     if (seen.published) return save(Phase::mounted);
     // A process that died in between may have published it. Publish is idempotent, so ask the plugin.
-    return {Do::publish};
+    return {StepKind::publish};
   }
   if (seen.published)
     return failed(errc::internal, "the plugin says that it published the volume, but nothing is mounted at " +
                                       claim.target + ": its log may say why. Nothing may write there");
   // Another device may be mounted there next.
   if (claim.phase == Phase::mounted) return save(Phase::mounting);
-  return {Do::publish};
+  return {StepKind::publish};
 }
 
 Action next_of_mount(const std::optional<Claim>& claim, const Goal& wish, const MountFacts& seen) {
@@ -130,8 +130,8 @@ Action next_of_mount(const std::optional<Claim>& claim, const Goal& wish, const 
     return failed(errc::already_exists, claim->target + " is claimed by volume " + claim->volume.external_id +
                                             (claim->volume == wish.mount.volume ? ", used in another way" : "") +
                                             ": unmount that first, or mount elsewhere");
-  if (!seen.stages) return {Do::look_plugin};
-  if (!seen.target) return {Do::look_target};
+  if (!seen.stages) return {StepKind::look_plugin};
+  if (!seen.target) return {StepKind::look_target};
   if (auto refused = refuse_target(wish, *seen.target)) return *refused;
   if (!claim) {
     if (seen.target->is_mount())
@@ -154,7 +154,7 @@ Action next_step(const std::optional<Claim>& claim, const Goal& wish, const Moun
   if (wish.what == Goal::What::mount) return next_of_mount(claim, wish, seen);
   if (wish.what == Goal::What::expand) return next_of_expand(claim, wish, seen);
   if (wish.what == Goal::What::refresh) return next_of_refresh(claim, wish, seen);
-  if (!claim) return {Do::done};
+  if (!claim) return {StepKind::done};
   return next_of_unmount(*claim, wish, seen);
 }
 

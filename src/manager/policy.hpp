@@ -34,7 +34,7 @@ struct MountFacts {
   bool staged = false, published = false, unpublished = false, unstaged = false, cleaned = false, expanded = false;
 };
 
-enum class Do {
+enum class StepKind {
   look_plugin,
   look_target,
   look_staging,
@@ -53,7 +53,7 @@ enum class Do {
 };
 
 struct Action {
-  Do what = Do::fail;
+  StepKind what = StepKind::fail;
   Claim::Phase phase = Claim::Phase::mounting;  ///< for save_claim
   Error error = {};                             ///< for fail
   bool again = false;                           ///< for save_claim
@@ -61,6 +61,6 @@ struct Action {
 
 Action next_step(const std::optional<Claim>& claim, const Goal& wish, const MountFacts& seen);
 
-std::string_view name(Do what);
+std::string_view name(StepKind what);
 
 }  // namespace corbd::manager

@@ -11,8 +11,8 @@ Action next_of_expand(const std::optional<Claim>& claim, const Goal& wish, const
   if (claim->phase != Claim::Phase::mounted)
     return failed(errc::failed_precondition,
                   "a mount or an unmount of " + path + " was begun and did not end: `corbd mounts` says how to go on");
-  if (!seen.stages) return {Do::look_plugin};
-  if (!seen.target) return {Do::look_target};
+  if (!seen.stages) return {StepKind::look_plugin};
+  if (!seen.target) return {StepKind::look_target};
   const PathState& target = *seen.target;
   if (target.at == At::unknown)
     return failed(errc::unavailable, "cannot tell whether " + path + " is mounted: " + target.text);
@@ -21,10 +21,10 @@ Action next_of_expand(const std::optional<Claim>& claim, const Goal& wish, const
                   "the device under " + path + " is gone (" + target.text + "): end who uses it, then mount it again");
   if (target.at != At::mounted)
     return failed(errc::failed_precondition, path + " is not mounted: mount it, and it gets the size of its image");
-  if (wants_staging(*claim, seen)) return {Do::look_staging};
+  if (wants_staging(*claim, seen)) return {StepKind::look_staging};
   if (whose(*claim, seen) == Whose::another) return foreign(path, target);
-  if (!seen.expanded) return {Do::expand};
-  return {Do::done};
+  if (!seen.expanded) return {StepKind::expand};
+  return {StepKind::done};
 }
 
 }  // namespace corbd::manager

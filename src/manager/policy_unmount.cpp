@@ -9,11 +9,11 @@ using At = PathState::At;
 
 namespace {
 
-Action claim_as(Phase phase, bool again) { return {Do::save_claim, phase, {}, again}; }
+Action claim_as(Phase phase, bool again) { return {StepKind::save_claim, phase, {}, again}; }
 
 /// Returns why the mount at the target must stay, or the look that shows its owner; nothing if it is ours.
 std::optional<Action> refuse_another(const Claim& claim, const MountFacts& seen) {
-  if (wants_staging(claim, seen)) return Action{Do::look_staging};
+  if (wants_staging(claim, seen)) return Action{StepKind::look_staging};
   const Whose mount = whose(claim, seen);
   if (mount == Whose::another) return foreign(claim.target, *seen.target);
   if (mount == Whose::ours || !*seen.stages) return std::nullopt;
@@ -27,7 +27,7 @@ std::optional<Action> refuse_another(const Claim& claim, const MountFacts& seen)
 }
 
 Action take_down_target(const Claim& claim, const MountFacts& seen, bool again) {
-  if (!seen.target) return {Do::look_target};
+  if (!seen.target) return {StepKind::look_target};
   const PathState& target = *seen.target;
   // Nothing of the claim is mounted, and a plugin that got the path would work wherever somebody else points it.
   if (target.barred && of_another_boot(claim, seen.boot_id)) return claim_as(Phase::leaving, again);
@@ -38,7 +38,7 @@ Action take_down_target(const Claim& claim, const MountFacts& seen, bool again) 
   if (target.is_mount() && !seen.unpublished)
     if (auto refused = refuse_another(claim, seen)) return *refused;
   if (target.at == At::mounted && !seen.unpublished) {
-    if (!seen.users) return {Do::look_users};
+    if (!seen.users) return {StepKind::look_users};
     if (!seen.users->empty()) return in_use(claim.target, *seen.users);
   }
   if (claim.phase != Phase::unmounting) return claim_as(Phase::unmounting, again);
@@ -46,7 +46,7 @@ Action take_down_target(const Claim& claim, const MountFacts& seen, bool again) 
   if (target.at == At::filled || target.at == At::link) return claim_as(Phase::leaving, again);
   // Unpublish even if nothing is mounted: the plugin may keep something, and a process may have died inside its
   // publish.
-  if (!seen.unpublished) return {Do::unpublish};
+  if (!seen.unpublished) return {StepKind::unpublish};
   if (target.is_mount())
     return failed(errc::in_use, "the plugin says that it unpublished the volume, but " + claim.target +
                                     " is still mounted: another program may have mounted there, too. Look at "
@@ -56,7 +56,7 @@ Action take_down_target(const Claim& claim, const MountFacts& seen, bool again) 
 
 }  // namespace
 
-Action failed(errc code, std::string text) { return {Do::fail, Phase::mounting, {code, std::move(text)}}; }
+Action failed(errc code, std::string text) { return {StepKind::fail, Phase::mounting, {code, std::move(text)}}; }
 
 bool comparable(AccessType attachment, const PathState& staging) {
   return staging.is_mount() && (attachment == AccessType::filesystem || staging.mount.starts_with(kDevicePrefix));
@@ -93,17 +93,17 @@ Action in_use(const std::string& target, const std::vector<std::string>& users) 
 }
 
 Action next_of_unmount(const Claim& claim, const Goal& wish, const MountFacts& seen) {
-  if (!seen.stages) return {Do::look_plugin};
+  if (!seen.stages) return {StepKind::look_plugin};
   // An unmount that had begun was somebody's wish.
   const bool begun = !claim.again && (claim.phase == Phase::unmounting || claim.phase == Phase::leaving);
   const bool again = wish.what == Goal::What::set_down && !begun;
   // Nothing of it is mounted, and its claim is for the next mount.
-  if (again && of_another_boot(claim, seen.boot_id)) return {Do::done};
+  if (again && of_another_boot(claim, seen.boot_id)) return {StepKind::done};
   if (claim.again && !again) return claim_as(claim.phase, false);
   if (claim.phase != Phase::leaving) return take_down_target(claim, seen, again);
   if (*seen.stages && seen.others.empty()) {
-    if (!seen.unstaged) return {Do::unstage};
-    if (!seen.staging) return {Do::look_staging};
+    if (!seen.unstaged) return {StepKind::unstage};
+    if (!seen.staging) return {StepKind::look_staging};
     if (seen.staging->at == At::unknown)
       return failed(errc::unavailable,
                     "cannot tell whether the staging path " + claim.staging + " is mounted: " + seen.staging->text);
@@ -111,42 +111,42 @@ Action next_of_unmount(const Claim& claim, const Goal& wish, const MountFacts& s
       return failed(errc::in_use, "the plugin says that it unstaged the volume, but " + claim.staging +
                                       " is still mounted: its log may say why");
   }
-  if (!seen.cleaned) return {Do::clean};
-  if (again) return {Do::done};
-  return {Do::drop_claim};
+  if (!seen.cleaned) return {StepKind::clean};
+  if (again) return {StepKind::done};
+  return {StepKind::drop_claim};
 }
 
-std::string_view name(Do what) {
+std::string_view name(StepKind what) {
   switch (what) {
-    case Do::look_plugin:
+    case StepKind::look_plugin:
       return "look at the plugin";
-    case Do::look_target:
+    case StepKind::look_target:
       return "look at the target";
-    case Do::look_staging:
+    case StepKind::look_staging:
       return "look at the staging path";
-    case Do::look_users:
+    case StepKind::look_users:
       return "look who uses the target";
-    case Do::save_claim:
+    case StepKind::save_claim:
       return "save the claim";
-    case Do::make_staging:
+    case StepKind::make_staging:
       return "make the staging folder";
-    case Do::stage:
+    case StepKind::stage:
       return "stage";
-    case Do::publish:
+    case StepKind::publish:
       return "publish";
-    case Do::unpublish:
+    case StepKind::unpublish:
       return "unpublish";
-    case Do::unstage:
+    case StepKind::unstage:
       return "unstage";
-    case Do::expand:
+    case StepKind::expand:
       return "expand";
-    case Do::clean:
+    case StepKind::clean:
       return "remove empty folders";
-    case Do::drop_claim:
+    case StepKind::drop_claim:
       return "drop the claim";
-    case Do::done:
+    case StepKind::done:
       return "done";
-    case Do::fail:
+    case StepKind::fail:
       return "fail";
   }
   return "?";

@@ -61,8 +61,8 @@ bool has_cache(const StagedVolume& of) {
 }
 
 void judge_cache(const StagedVolume& of, VolumeForecast& into) {
-  const bool maybe = of.server == Server::nobody && !of.inputs.daemons;
-  if ((of.server != Server::other && !maybe) || !has_cache(of)) return;
+  const bool maybe = of.served_by == ServedBy::nobody && !of.inputs.daemons;
+  if ((of.served_by != ServedBy::other && !maybe) || !has_cache(of)) return;
   const std::string why =
       of.nbd == nullptr ? "its attributes do not switch rbd-nbd's cache off (mapOptions rbd_cache=false)"
       : of.nbd->cache_off
@@ -113,12 +113,12 @@ void judge_attachment(const StagedVolume& of, VolumeForecast& into) {
 
 void judge_io(const StagedVolume& of, VolumeForecast& into) {
   judge_cache(of, into);
-  if (of.server == Server::nobody && of.inputs.daemons)
+  if (of.served_by == ServedBy::nobody && of.inputs.daemons)
     add_finding(
         into, Grade::failure, "io", "nobody serves " + of.device + ": its I/O waits now",
         "have ceph-csi heal it (restart its pod on this node), or go on at once: corbd serves it when it is proven "
         "that no other node wrote");
-  if (of.server == Server::other)
+  if (of.served_by == ServedBy::other)
     add_finding(into, Grade::warning, "io",
                 "rbd-nbd ends with ceph-csi's pod: I/O waits until corbd serves the device, about 30 s after that",
                 of.inputs.api
@@ -277,16 +277,16 @@ void judge_attributes(const StagedVolume& of, VolumeForecast& into) {
 
 /// Names the server between the change and the next stage. A staged volume keeps its client until then.
 std::string after(const StagedVolume& of) {
-  switch (of.server) {
-    case Server::none:
+  switch (of.served_by) {
+    case ServedBy::none:
       return "nobody: there is nothing to serve";
-    case Server::kernel:
+    case ServedBy::kernel:
       return "the kernel, without a break";
-    case Server::agent:
+    case ServedBy::agent:
       return "corbd: it does already";
-    case Server::other:
+    case ServedBy::other:
       return "corbd, in place";
-    case Server::nobody:
+    case ServedBy::nobody:
       return of.inputs.daemons ? "corbd, in place, on the proof that no other node wrote" : "not known";
   }
   return "";
@@ -295,21 +295,22 @@ std::string after(const StagedVolume& of) {
 VolumeForecast migrated(const StagedVolume& of) {
   auto made = start_forecast(of);
   made.after = after(of);
-  if (of.server == Server::agent) {
+  if (of.served_by == ServedBy::agent) {
     made.next_stage = made.after;
     judge_agent(of, made);
     return made;
   }
   judge_stash(of, made);
-  if (of.server != Server::none || of.at.mounted) judge_device(of, made);
+  if (of.served_by != ServedBy::none || of.at.mounted) judge_device(of, made);
   judge_io(of, made);
   judge_attachment(of, made);
   judge_cluster(of, made);
   judge_attributes(of, made);
   const bool refused = std::ranges::any_of(
       made.findings, [](const Finding& one) { return one.check == "device" || one.check == "identifier"; });
-  if (refused || (!of.at.stash && of.server != Server::none))
-    made.after = of.server == Server::kernel ? "the kernel; corbd refuses its next stage" : "nobody: corbd refuses it";
+  if (refused || (!of.at.stash && of.served_by != ServedBy::none))
+    made.after =
+        of.served_by == ServedBy::kernel ? "the kernel; corbd refuses its next stage" : "nobody: corbd refuses it";
   return made;
 }
 

@@ -150,23 +150,23 @@ void judge_unserved(const StagedVolume& of, VolumeForecast& into) {
 
 VolumeForecast rolled_back(const StagedVolume& of) {
   auto made = start_forecast(of);
-  switch (of.server) {
-    case Server::none:
+  switch (of.served_by) {
+    case ServedBy::none:
       made.after = "nobody: there is nothing to serve";
       break;
-    case Server::kernel:
+    case ServedBy::kernel:
       judge_mapped(of, made);
       break;
-    case Server::other:
+    case ServedBy::other:
       made.after = made.now + ", which ceph-csi takes for its own";
       judge_flushes(of, made);
       break;
-    case Server::agent:
+    case ServedBy::agent:
       judge_served(of, made);
       judge_agent(of, made);
       judge_lost_cache(of, made);
       break;
-    case Server::nobody:
+    case ServedBy::nobody:
       judge_unserved(of, made);
       break;
   }

@@ -48,13 +48,13 @@ const std::string* state_of(const StagedVolume& of) {
   return volume == nullptr ? nullptr : &volume->state;
 }
 
-Server server_now(const StagedVolume& of) {
-  if (of.device.empty()) return Server::none;
-  if (of.device.starts_with("/dev/rbd")) return Server::kernel;
-  if (of.nbd != nullptr && !of.nbd->daemons.empty()) return Server::other;
+ServedBy served_by_now(const StagedVolume& of) {
+  if (of.device.empty()) return ServedBy::none;
+  if (of.device.starts_with("/dev/rbd")) return ServedBy::kernel;
+  if (of.nbd != nullptr && !of.nbd->daemons.empty()) return ServedBy::other;
   if (of.inputs.agent && (of.inputs.records.volumes.contains(of.at.volume_id) || state_of(of) != nullptr))
-    return Server::agent;
-  return Server::nobody;
+    return ServedBy::agent;
+  return ServedBy::nobody;
 }
 
 std::string server_text(const StagedVolume& of) {
@@ -62,16 +62,16 @@ std::string server_text(const StagedVolume& of) {
     if (of.nbd == nullptr || of.nbd->seen.waiting == 0) return "";
     return ": " + std::to_string(of.nbd->seen.waiting) + " requests wait";
   };
-  switch (of.server) {
-    case Server::none:
+  switch (of.served_by) {
+    case ServedBy::none:
       return "nobody: it has no device";
-    case Server::kernel:
+    case ServedBy::kernel:
       return "the kernel";
-    case Server::other:
+    case ServedBy::other:
       return "rbd-nbd, process " + std::to_string(of.nbd->daemons.front());
-    case Server::agent:
+    case ServedBy::agent:
       return state_of(of) == nullptr || *state_of(of) == "staged" ? "corbd" : "corbd: " + *state_of(of);
-    case Server::nobody:
+    case ServedBy::nobody:
       return of.inputs.daemons ? "nobody" + waits() : "not known: " + of.inputs.daemons.error().text;
   }
   return "";
@@ -83,7 +83,7 @@ StagedVolume make_staged_volume(const ForecastInputs& inputs, const StagedAt& at
   StagedVolume of{inputs, at};
   if (at.stash && *at.stash) of.stash = &**at.stash;
   find_device(of);
-  of.server = server_now(of);
+  of.served_by = served_by_now(of);
   const auto known = inputs.facts.find(at.volume_id);
   if (known == inputs.facts.end()) return of;
   of.facts = &known->second;
@@ -118,7 +118,7 @@ bool only_readers(const StagedVolume& of) {
 bool attaches_nothing(const ForecastInputs& inputs) { return inputs.attaches && !*inputs.attaches; }
 
 bool is_empty(const StagedVolume& of) {
-  return of.server == Server::none && of.at.stash && of.stash == nullptr && !of.at.mounted;
+  return of.served_by == ServedBy::none && of.at.stash && of.stash == nullptr && !of.at.mounted;
 }
 
 VolumeForecast start_forecast(const StagedVolume& of) {

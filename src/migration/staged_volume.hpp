@@ -5,7 +5,7 @@
 
 namespace corbd::migration {
 
-enum class Server {
+enum class ServedBy {
   none,    ///< it has no device
   kernel,  ///< the kernel's own RBD client
   other,   ///< rbd-nbd
@@ -17,7 +17,7 @@ enum class Server {
 struct StagedVolume {
   const ForecastInputs& inputs;
   const StagedAt& at;
-  Server server = Server::none;
+  ServedBy served_by = ServedBy::none;
   std::string device = {};  ///< "/dev/nbd0"; empty: it has none
   const NbdUser* nbd = nullptr;
   const VolumeFacts* facts = nullptr;              ///< null: the API server was not asked

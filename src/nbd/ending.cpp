@@ -25,13 +25,13 @@ void Ending::begin(std::function<void()> ended) {
     device::log_cut(1);
     device::cut(self->stream_.native_handle());
   });
-  asio::post(loop_.io(), [self = shared_from_this()] { self->go_on(); });
+  asio::post(loop_.io(), [self = shared_from_this()] { self->wait_for_end(); });
 }
 
-void Ending::go_on() {
+void Ending::wait_for_end() {
   if (device::discard_input(stream_.native_handle()) != device::Input::ended) {
     stream_.async_wait(asio::posix::descriptor_base::wait_read,
-                       [self = shared_from_this()](boost::system::error_code) { self->go_on(); });
+                       [self = shared_from_this()](boost::system::error_code) { self->wait_for_end(); });
     return;
   }
   ended_ = true;

@@ -26,7 +26,7 @@ class Ending final : public std::enable_shared_from_this<Ending> {
   void begin(std::function<void()> ended);
 
  private:
-  void go_on();
+  void wait_for_end();
 
   IoLoop& loop_;
   Stream stream_;

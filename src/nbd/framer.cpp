@@ -26,7 +26,7 @@ void Framer::resume(const Place& place, std::byte* payload) {
   payload_ = payload;
 }
 
-Framer::Event Framer::next(const Limits& limits) {
+Framer::Framed Framer::next(const Limits& limits) {
   const auto here = [this](std::uint32_t wanted) { return std::min<std::size_t>(wanted, end_ - begin_); };
   if (skip_left_ > 0) {
     const std::size_t skipped = here(skip_left_);
@@ -48,7 +48,7 @@ Framer::Event Framer::next(const Limits& limits) {
   return head(limits);
 }
 
-Framer::Event Framer::head(const Limits& limits) {
+Framer::Framed Framer::head(const Limits& limits) {
   const auto request = parse_request(std::span<const std::byte, request_bytes>(input_.data() + begin_, request_bytes));
   begin_ += request_bytes;
   if (!request) return {Kind::broken, {}, 0};

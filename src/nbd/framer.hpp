@@ -19,7 +19,7 @@ class Framer {
     disconnect,  ///< the client leaves
     broken       ///< a violation of the protocol; the stream is lost
   };
-  struct Event {
+  struct Framed {
     Kind kind = Kind::starved;
     Request request;
     std::uint32_t error = 0;
@@ -34,7 +34,7 @@ class Framer {
   /// `input` is not touched before its first use, so an idle device costs nothing.
   explicit Framer(std::span<std::byte> input) : input_(input) {}
 
-  Event next(const Limits& limits);
+  Framed next(const Limits& limits);
   /// Sets the buffer for the payload of the write that next() returned. Call it before the next next().
   void payload_into(std::byte* buffer) { payload_ = buffer; }
 
@@ -51,7 +51,7 @@ class Framer {
   bool at_boundary() const { return begin_ == end_ && payload_ == nullptr && payload_left_ == 0 && skip_left_ == 0; }
 
  private:
-  Event head(const Limits& limits);
+  Framed head(const Limits& limits);
   std::unique_ptr<std::byte[]> own_;
   std::span<std::byte> input_;
   std::size_t begin_ = 0, end_ = 0;

@@ -51,7 +51,7 @@ Slot* RequestReader::next() {
 
 /// Returns a write that is complete now.
 Slot* RequestReader::parse() {
-  const Framer::Event event = framer_.next({parts_.image.size(), parts_.read_only, parts_.loop.max_request()});
+  const Framer::Framed event = framer_.next({parts_.image.size(), parts_.read_only, parts_.loop.max_request()});
   switch (event.kind) {
     case Framer::Kind::request:
     case Framer::Kind::refused:

@@ -146,7 +146,7 @@ void Session::submit_piece(Slot& slot) {
 }
 
 /// Starts the next piece of a request, if it has more.
-bool Session::goes_on(Slot& slot) {
+bool Session::submit_next_piece(Slot& slot) {
   if (!slot.request.in_pieces()) return false;
   const bool more = slot.piece_left > 0 && slot.result >= 0 && serving();
   if (more) submit_piece(slot);
@@ -154,7 +154,7 @@ bool Session::goes_on(Slot& slot) {
 }
 
 void Session::finish(Slot& slot) {
-  if (goes_on(slot)) return;
+  if (submit_next_piece(slot)) return;
   slots_.end(slot);
   loop_.at_batch_end(*this);
   const ErrorClass found = judge(slot.result);

@@ -87,7 +87,7 @@ class Session final : Budget::Waiter, Batched {
   void submit(Slot& slot, std::int64_t read_us);
   void submit_piece(Slot& slot);
   void finish(Slot& slot);
-  bool goes_on(Slot& slot);
+  bool submit_next_piece(Slot& slot);
   std::uint32_t tell_loss();
   void flush();
 

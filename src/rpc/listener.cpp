@@ -37,7 +37,7 @@ result<std::unique_ptr<Listener>> Listener::open(const std::string& path) {
   return std::unique_ptr<Listener>(new Listener(std::move(socket), std::move(ends)));
 }
 
-result<std::unique_ptr<Listener>> Listener::go_on(Fd socket) {
+result<std::unique_ptr<Listener>> Listener::adopt(Fd socket) {
   Fd ends(::eventfd(0, EFD_CLOEXEC));
   if (!ends) return Error{errc::exhausted, std::string("going on with a socket: ") + std::strerror(errno)};
   return std::unique_ptr<Listener>(new Listener(std::move(socket), std::move(ends)));

@@ -18,7 +18,7 @@ class Listener {
   /// Makes a socket of mode 0600 at `path`, which is free. Connections wait in it until start().
   static result<std::unique_ptr<Listener>> open(const std::string& path);
   /// Takes over a socket on which another process listened. Connections wait in it until start().
-  static result<std::unique_ptr<Listener>> go_on(Fd socket);
+  static result<std::unique_ptr<Listener>> adopt(Fd socket);
   /// New connections are refused from then on.
   ~Listener();
   Listener(const Listener&) = delete;

@@ -117,7 +117,7 @@ result<> Server::start(const std::vector<grpc::Service*>& services, Fd listening
   if (!listening)
     if (auto ready = prepare_socket(*path); !ready) return ready;
   ::gpr_set_log_function(&log_grpc);
-  auto listener = listening ? Listener::go_on(std::move(listening)) : Listener::open(*path);
+  auto listener = listening ? Listener::adopt(std::move(listening)) : Listener::open(*path);
   if (!listener) return listener.error();
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(config_.max_message_bytes);
@@ -131,8 +131,8 @@ result<> Server::start(const std::vector<grpc::Service*>& services, Fd listening
 
 Fd Server::release() { return listener_ ? listener_->release() : Fd(); }
 
-result<> Server::go_on(Fd socket) {
-  auto listener = Listener::go_on(std::move(socket));
+result<> Server::adopt(Fd socket) {
+  auto listener = Listener::adopt(std::move(socket));
   if (!listener) return listener.error();
   listener_ = std::move(*listener);
   listener_->start(*server_);

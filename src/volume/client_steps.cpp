@@ -73,7 +73,7 @@ task<result<>> ClientSteps::try_credential(Volume& volume) {
 /// One trial answers for all volumes of a client. A client whose user is let in gets no answers because the cluster is
 /// silent, or because its user was away for some time.
 task<result<>> ClientSteps::look_at_user(Volume& volume) {
-  const OpenImage& open = *volume.server.own();
+  const OwnImage& open = *volume.server.own();
   const auto old = access_of(ports_, *volume.record, open.opened_as);
   if (!old) co_return old.error();
   std::erase_if(trials_, [&](const auto& one) { return !one.second.under_way && one.second.again <= clock_.now(); });
@@ -96,7 +96,7 @@ task<result<>> ClientSteps::look_at_user(Volume& volume) {
 
 /// Each volume looks for itself, because a client may hear some of the OSDs. One of a client at a time.
 task<bool> ClientSteps::is_deaf(const Volume& volume) {
-  const OpenImage* const open = volume.server.own();
+  const OwnImage* const open = volume.server.own();
   if (open == nullptr) co_return false;
   const device::Link* const link = volume.server.link();
   if (volume.server.unanswered() < kSilentAfter && !open->closing && !volume.server.is_session_stuck()) co_return false;
@@ -116,7 +116,7 @@ task<bool> ClientSteps::is_deaf(const Volume& volume) {
 }
 
 task<result<>> ClientSteps::give_up_judged(Volume& volume) {
-  const OpenImage& open = *volume.server.own();
+  const OwnImage& open = *volume.server.own();
   const auto old = access_of(ports_, *volume.record, open.opened_as), to = access(volume);
   result<> may = to ? result<>() : to.error();
   if (to && volume.server.serves())
@@ -168,7 +168,7 @@ void ClientSteps::not_changed(Volume& volume, const Credential& next, const Erro
 task<result<>> ClientSteps::open_next(Volume& volume) {
   volume.facts.next_tried = true;
   auto to = co_await find_access(volume);
-  result<OpenImage> opened = Error{};
+  result<OwnImage> opened = Error{};
   if (to)
     opened = co_await images_.open_as_asked(volume, *to, deadline().at_most(clock_.now() + kTriedWithin));
   else
@@ -185,7 +185,7 @@ task<result<>> ClientSteps::open_next(Volume& volume) {
 task<result<>> ClientSteps::change(Volume& volume) {
   volume.facts.client_changed = true;
   const auto begun = clock_.now();
-  OpenImage& open = *volume.server.own();
+  OwnImage& open = *volume.server.own();
   const std::string client = open.image->client();
   // An older request means that the cluster does not answer it, and a drained link reads nothing more.
   result<Fd> socket = Error{errc::timed_out, "a request waits for the cluster"};
@@ -240,7 +240,7 @@ task<> ClientSteps::end_change(Volume& volume) {
 
 /// Notes a denial. A client keeps the rights that its user had when it connected, so restored rights do not reach it.
 task<result<>> ClientSteps::note_denial(Volume& volume) {
-  OpenImage* const open = volume.server.own();
+  OwnImage* const open = volume.server.own();
   if (open == nullptr || !is_look_due(++volume.history.denied)) co_return result<>();
   const auto to = access(volume);
   if (!to) co_return result<>();

@@ -211,7 +211,7 @@ task<result<>> DeviceSteps::disconnect(Volume& volume) {
 
 task<result<>> DeviceSteps::stop_session(Volume& volume) {
   const bool broken = volume.server.link()->state() == device::Link::State::held;
-  if (OpenImage* open = volume.server.own(); open != nullptr && broken) {
+  if (OwnImage* open = volume.server.own(); open != nullptr && broken) {
     *open->access_lost = true;
     volume.history.access_lost = true;
   }

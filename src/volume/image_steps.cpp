@@ -77,7 +77,7 @@ task<result<>> ImageSteps::look_at_ownership(Volume& volume) {
   co_return result<>();
 }
 
-task<result<OpenImage>> ImageSteps::open_as_asked(Volume& volume, image::Access to, Until until) {
+task<result<OwnImage>> ImageSteps::open_as_asked(Volume& volume, image::Access to, Until until) {
   image::OpenOptions options;
   options.read_only = volume.record->use.read_only || !traits(volume.record->device.kind).served;
   // rbd-nbd ends first, and its clean end removes the feature.
@@ -85,7 +85,7 @@ task<result<OpenImage>> ImageSteps::open_as_asked(Volume& volume, image::Access 
   const auto lost = std::make_shared<bool>(false);
   // The volume may be served by another image, which was opened before or is opened after this one.
   const auto serves = [&volume, still = std::weak_ptr<bool>(lost)] {
-    const OpenImage* open = volume.server.own();
+    const OwnImage* open = volume.server.own();
     return open != nullptr && open->access_lost == still.lock();
   };
   options.on_resized = [this, &volume, serves] {
@@ -102,7 +102,7 @@ task<result<OpenImage>> ImageSteps::open_as_asked(Volume& volume, image::Access 
   };
   auto opened = co_await ports_.clusters.open(std::move(to), volume.record->key, options, until);
   if (!opened) co_return opened.error();
-  co_return OpenImage{std::move(*opened), volume.credentials.asks_with(), lost, clock_.now()};
+  co_return OwnImage{std::move(*opened), volume.credentials.asks_with(), lost, clock_.now()};
 }
 
 task<result<>> ImageSteps::open(Volume& volume) {
@@ -110,7 +110,7 @@ task<result<>> ImageSteps::open(Volume& volume) {
   if (!to) co_return to.error();
   auto next = std::exchange(volume.client_change.next, std::nullopt);
   const bool usable = next && next->opened_as == volume.credentials.asks_with() && !*next->access_lost;
-  result<OpenImage> opened = Error{};
+  result<OwnImage> opened = Error{};
   if (usable)
     opened = std::move(*next);
   else
@@ -168,7 +168,7 @@ task<result<bool>> ImageSteps::take_lock(Volume& volume) {
     volume.history.late_lockers.insert(client);
   }
   auto locked = co_await volume.server.image()->acquire_lock(deadline());
-  OpenImage& open = *volume.server.own();
+  OwnImage& open = *volume.server.own();
   const bool changed = !locked && locked.error().code == (open.image->exclusive_lock() ? errc::unproven : errc::in_use);
   // A call that failed is over, too. One that its caller left may have its effect at any time, also before this one.
   const bool left = !locked && (locked.error().code == errc::timed_out || locked.error().code == errc::cancelled);
@@ -196,7 +196,7 @@ task<result<>> ImageSteps::lock(Volume& volume) {
   if (!taken) co_return taken.error();
   // The planner looks again.
   if (!*taken) co_return result<>();
-  OpenImage& open = *volume.server.own();
+  OwnImage& open = *volume.server.own();
   open.modified = ownership ? ownership->modified : std::nullopt;
   // A new device has no earlier owner to prove. The stamp tells other nodes that had the image that it is no longer
   // theirs.
@@ -230,7 +230,7 @@ void ImageSteps::close_in_background(Volume& volume, std::unique_ptr<device::Lin
 }
 
 task<result<>> ImageSteps::close(Volume& volume) {
-  OpenImage* const open = volume.server.own();
+  OwnImage* const open = volume.server.own();
   // A volume that is given up gets its tombstone at once, even if the cluster holds up the close.
   if (volume.record && volume.record->failed && open != nullptr) {
     close_in_background(volume, nullptr);

@@ -24,7 +24,7 @@ class ImageSteps : StepTools {
   task<result<>> look(Volume& volume, Fact fact);
   task<result<>> open(Volume& volume);
   /// Opens the image by a client of this operation's user and key, without the lock, and leaves what serves the volume.
-  task<result<OpenImage>> open_as_asked(Volume& volume, image::Access to, Until until);
+  task<result<OwnImage>> open_as_asked(Volume& volume, image::Access to, Until until);
   task<result<>> open_tombstone(Volume& volume);
   task<result<>> lock(Volume& volume);
   task<result<>> close(Volume& volume);

@@ -67,10 +67,10 @@ std::string path_owner(const Observation& seen, const Volume& volume, const Wish
 
 /// Whether the volume's client serves another one that gets answers, and would have no user and key after it.
 bool is_client_needed(const Volume& volume, const VolumeMap& volumes) {
-  const OpenImage* const own = volume.server.own();
+  const OwnImage* const own = volume.server.own();
   return own != nullptr && std::ranges::any_of(volumes, [&](const auto& entry) {
            const Volume& other = *entry.second;
-           const OpenImage* const open = other.server.own();
+           const OwnImage* const open = other.server.own();
            return open != nullptr && other.server.serves() && open->image->client() == own->image->client() &&
                   open->opened_as == other.credentials.known() && other.server.link()->oldest() < kSilentAfter;
          });

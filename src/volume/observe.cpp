@@ -154,7 +154,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
   }
   seen.lock_held = volume.server.has(WriteRight::exclusive_lock);
   seen.writer_marked = volume.server.has(WriteRight::writers_mark);
-  if (const OpenImage* open = volume.server.own()) {
+  if (const OwnImage* open = volume.server.own()) {
     seen.modified = open->modified;
     seen.image_cut_off = *open->access_lost;
     seen.lock_took = open->lock_took;

@@ -22,7 +22,7 @@ task<result<>> end_link(Volume& volume, Until until) {
 task<result<Fd>> release(Volume& volume, const Ports& ports, For whom, Until drained_by, Until closed_by) {
   if (const Waited drained = co_await volume.server.link()->drain(drained_by); drained != Waited::ready)
     co_return wait_error(drained, "the requests of volume " + volume.id);
-  OpenImage& open = *volume.server.own();
+  OwnImage& open = *volume.server.own();
   if (open.right != WriteRight::none) {
     open.lock_kept = LockKept::unsure;
     if (auto kept = co_await volume.server.image()->keep_lock(closed_by); !kept) co_return kept.error();

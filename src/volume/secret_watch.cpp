@@ -21,7 +21,7 @@ const Volume* served_by_key(const VolumeMap& volumes, const std::string& id) {
 
 /// Whether the volume's client is one of that user and key, or it has none of ours.
 bool is_served_as(const Volume& volume, const Credential& credential) {
-  const OpenImage* open = volume.server.own();
+  const OwnImage* open = volume.server.own();
   return volume.credentials.known() == credential &&
          (!volume.server.serves() || open == nullptr || open->opened_as == credential);
 }

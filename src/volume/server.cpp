@@ -8,7 +8,7 @@
 
 namespace corbd::volume {
 
-void Server::set(OpenImage image) {
+void Server::set(OwnImage image) {
   expect_no_link();
   what_ = std::move(image);
 }
@@ -52,7 +52,7 @@ void Server::expect_no_link() const {
 std::unique_ptr<image::Image> Server::take_image() {
   expect_no_link();
   auto all = std::exchange(what_, std::monostate());
-  if (auto* open = std::get_if<OpenImage>(&all)) return std::move(open->image);
+  if (auto* open = std::get_if<OwnImage>(&all)) return std::move(open->image);
   if (auto* tombstone = std::get_if<Tombstone>(&all)) return std::move(tombstone->image);
   return nullptr;
 }

@@ -27,7 +27,7 @@ enum class WriteRight { none, exclusive_lock, writers_mark };
 /// Whether the lock or the mark stays for the next client. From the call on, the image does not watch its lock.
 enum class LockKept { no, unsure, yes };
 
-struct OpenImage {
+struct OwnImage {
   std::unique_ptr<image::Image> image;
   plan::Credential opened_as;  ///< user and key of its client
   /// Set when its client was cut off, or its lock was lost. Callbacks of a closed image find this gone.
@@ -47,15 +47,15 @@ struct Tombstone {
 class Server {
  public:
   /// Requires no link: an image outlives its link. Otherwise the process aborts.
-  void set(OpenImage image);
+  void set(OwnImage image);
   void set(Tombstone tombstone);
   /// Requires an image.
   void set(OwnLink link);
   /// Returns null if nothing is open.
   image::Image* image() const;
   /// Returns null unless the image is open, and no tombstone.
-  OpenImage* own() { return std::get_if<OpenImage>(&what_); }
-  const OpenImage* own() const { return std::get_if<OpenImage>(&what_); }
+  OwnImage* own() { return std::get_if<OwnImage>(&what_); }
+  const OwnImage* own() const { return std::get_if<OwnImage>(&what_); }
   bool is_tombstone() const { return std::holds_alternative<Tombstone>(what_); }
   bool has(WriteRight right) const { return own() != nullptr && own()->right == right; }
   /// Returns null if no link was made.
@@ -75,7 +75,7 @@ class Server {
 
  private:
   void expect_no_link() const;
-  std::variant<std::monostate, OpenImage, Tombstone> what_;
+  std::variant<std::monostate, OwnImage, Tombstone> what_;
   std::optional<OwnLink> link_;  ///< over the image of either; declared after it, so that it is destroyed first
 };
 

@@ -94,7 +94,7 @@ struct History {
   /// volume is served again.
   std::set<std::string> late_lockers;
   std::set<std::string> lockers;  ///< all clients of this agent that asked for the lock: late_lockers tells of these
-  bool access_lost = false;       ///< while it served (OpenImage::access_lost); until the volume is served again
+  bool access_lost = false;       ///< while it served (OwnImage::access_lost); until the volume is served again
   Stall stall;
   Counts counts;
   device::Figures ended_links;  ///< figures of the links before this one
@@ -108,7 +108,7 @@ struct UsageAnswer {
 
 /// A change of the volume's client to one of its present user and key.
 struct ClientChange {
-  std::optional<OpenImage> next;  ///< opened beside the one that serves, by the present operation
+  std::optional<OwnImage> next;  ///< opened beside the one that serves, by the present operation
   /// Closed with its lock kept; its client watches that lock until the next client has it.
   std::unique_ptr<image::Image> previous;
   bool under_way = false;  ///< the next client serves soon: nothing has failed

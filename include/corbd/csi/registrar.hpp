@@ -58,7 +58,7 @@ class Registrar {
   /// Returns the socket for the next agent, and leaves its name in place. Invalid: there is none.
   Fd release();
   /// Resumes with the socket that release() returned, if the next agent did not come.
-  result<> go_on(Fd socket);
+  result<> adopt(Fd socket);
   /// Removes the socket first. kubelet then makes no more calls to this driver, not even an unstage.
   task<> stop(Until until);
   const Registered& now() const;

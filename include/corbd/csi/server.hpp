@@ -49,7 +49,7 @@ class Server {
   /// Returns the sockets for the next agent. No connection is accepted any more, and new callers wait in the sockets.
   std::vector<Fd> release();
   /// Resumes with the sockets that release() returned, if the next agent did not come.
-  result<> go_on(std::vector<Fd> sockets);
+  result<> adopt(std::vector<Fd> sockets);
   /// Returns the sockets on which it listens, by path.
   std::map<std::string, int> sockets() const;
   task<> stop(Until until);

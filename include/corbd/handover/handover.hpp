@@ -123,7 +123,7 @@ class Giver {
   bool quiet() const { return gate_.count() == 0; }
 
  private:
-  task<> meet(Fd caller);
+  task<> answer_caller(Fd caller);
   task<> hear_next(std::shared_ptr<Conversation> next);
   task<bool> awaits(std::shared_ptr<Event>& answer, PeerMessage peer_message, const Fd* descriptor, duration within);
   void note(const PeerMessage& peer_message);

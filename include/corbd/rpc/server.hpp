@@ -43,7 +43,7 @@ class Server {
   /// Stops accepting connections. They wait in the socket for its next owner. Invalid: it does not listen.
   Fd release();
   /// Accepts connections again, with the socket that it released.
-  result<> go_on(Fd socket);
+  result<> adopt(Fd socket);
   /// Returns the listening socket; -1: there is none.
   int socket() const;
   /// Returns the path of its socket.
