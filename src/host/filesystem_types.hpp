@@ -1,4 +1,5 @@
-// The differences between filesystem types: one row each. No other code of the agent names a type.
+// The differences between filesystem types: one value each, in the file of its family. No other code of the agent names
+// a type.
 #pragma once
 
 #include <optional>
@@ -57,6 +58,8 @@ struct FilesystemType {
   /// False: run the command.
   bool (*grow_by_mount)(const std::string& device, const std::string& target) = nullptr;
 };
+
+extern const FilesystemType kExt2, kExt3, kExt4, kXfs, kBtrfs;
 
 /// Returns "ext4, xfs, ..." for error texts.
 std::string known_filesystems();

@@ -1,6 +1,7 @@
 #include "choosing.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "connection.hpp"
 
@@ -8,6 +9,7 @@ namespace corbd::rbd {
 namespace {
 
 constexpr std::size_t kMostFurther = 2;
+constexpr std::chrono::minutes kIdleFor{10};
 
 bool is_of_use(const Connection& one, Need need) {
   return !one.retired && (need == Need::monitors || !one.node_fenced);
@@ -40,6 +42,32 @@ bool needs_another(const Group& group, Need need, Limits limits, time_point now)
   const std::size_t usable = count_of_use(group, need);
   if (usable == 0 || some_answer(group, need)) return false;
   return group.connecting || (usable < limits.connections + kMostFurther && now >= group.further_from);
+}
+
+bool has_better(const Group& group, const Connection& than) {
+  return std::ranges::any_of(group.serving,
+                             [&](const auto& one) { return one.get() != &than && (than.silent || !one->silent); });
+}
+
+IdleConnections judge_idle(const std::vector<std::shared_ptr<Group>>& groups, time_point now) {
+  std::map<std::string, std::shared_ptr<Connection>> last;  // by cluster
+  std::vector<std::shared_ptr<Connection>> idle;
+  for (const auto& group : groups)
+    for (const auto& connection : group->serving) {
+      if (connection->users > 0) continue;
+      idle.push_back(connection);
+      auto& newest = last[group->access.cluster_id];
+      if (!newest || newest->idle_since <= connection->idle_since) newest = connection;
+    }
+  IdleConnections judged;
+  for (const auto& connection : idle) {
+    if (last[connection->group->access.cluster_id] == connection) continue;
+    if (now - connection->idle_since >= kIdleFor)
+      judged.end.push_back(connection);
+    else
+      judged.end_later = true;
+  }
+  return judged;
 }
 
 }  // namespace corbd::rbd

@@ -1,8 +1,9 @@
-// Chooses the connection that the next caller of an access gets.
+// Chooses the connection that the next caller of an access gets, and those that end because nobody calls.
 #pragma once
 
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "corbd/core/clock.hpp"
 
@@ -26,5 +27,16 @@ std::shared_ptr<Connection> choose(const Group& group, Need need, Limits limits)
 /// Whether the caller is to wait for another connection, because all are silent. In an outage another one does not
 /// help, so at most one a minute is made, and at most two beyond the limit.
 bool needs_another(const Group& group, Need need, Limits limits, time_point now);
+
+/// Whether the group has another connection for the next image that is as good as this one.
+bool has_better(const Group& group, const Connection& than);
+
+struct IdleConnections {
+  std::vector<std::shared_ptr<Connection>> end;  ///< now
+  bool end_later = false;                        ///< others will
+};
+/// Accesses come and go with their volumes, because each tenant may have a user of its own. So an access keeps its idle
+/// connection for ten minutes. The one of each cluster that was used last stays, for a quick next stage.
+IdleConnections judge_idle(const std::vector<std::shared_ptr<Group>>& groups, time_point now);
 
 }  // namespace corbd::rbd

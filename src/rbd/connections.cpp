@@ -20,7 +20,7 @@ constexpr std::chrono::seconds kFurtherAfter{60};
 constexpr std::chrono::seconds kFurtherWithin{3};
 // A connection costs 16 threads, 15 descriptors and 2.4 MB. A volume that moves to another pod comes back within this
 // time.
-constexpr std::chrono::minutes kIdleFor{10}, kLookAtIdle{1};
+constexpr std::chrono::minutes kLookAtIdle{1};
 
 }  // namespace
 
@@ -396,13 +396,11 @@ void Connections::drop_blocklisted() {
 void Connections::retire_if_idle(std::shared_ptr<Connection> connection) {
   if (connection->users > 0 || connection->cluster == nullptr) return;
   connection->idle_since = clock_.now();
-  auto& serving = connection->group->serving;
-  const auto better = std::ranges::count_if(
-      serving, [&](const auto& one) { return one != connection && (connection->silent || !one->silent); });
+  const bool better = has_better(*connection->group, *connection);
   const bool spare = !connection->dropped && !connection->retired && !connection->node_fenced && !leaving_ &&
-                     !connection->group->outdated && (better == 0 || config_.predecessor_running);
+                     !connection->group->outdated && (!better || config_.predecessor_running);
   if (spare) return look_at_idle_later();
-  std::erase(serving, connection);
+  std::erase(connection->group->serving, connection);
   endings_.shut(std::move(connection));
 }
 
@@ -414,31 +412,19 @@ void Connections::look_at_idle_later() {
   });
 }
 
-/// Accesses come and go with their volumes, because each tenant may have a user of its own. So an access keeps its idle
-/// connection for ten minutes. The one of each cluster that was used last stays, for a quick next stage.
 void Connections::look_at_idle() {
   if (leaving_) return;
-  std::map<std::string, std::shared_ptr<Connection>> last;
-  std::vector<std::shared_ptr<Connection>> idle;
-  for (const auto& group : groups_)
-    for (const auto& connection : group->serving) {
-      if (connection->users > 0) continue;
-      idle.push_back(connection);
-      auto& newest = last[group->access.cluster_id];
-      if (!newest || newest->idle_since <= connection->idle_since) newest = connection;
-    }
-  bool again = false;
-  for (const auto& connection : config_.predecessor_running ? std::vector<std::shared_ptr<Connection>>() : idle) {
-    if (last[connection->group->access.cluster_id] == connection) continue;
-    again = true;
-    if (clock_.now() - connection->idle_since < kIdleFor) continue;
+  // The predecessor's images will want them.
+  if (config_.predecessor_running) return look_at_idle_later();
+  const auto idle = judge_idle(groups_, clock_.now());
+  for (const auto& connection : idle.end) {
     std::erase(connection->group->serving, connection);
     endings_.shut(connection);
   }
   std::erase_if(groups_,
                 [](const auto& group) { return group->serving.empty() && !group->connecting && !group->fencing; });
-  again |= std::ranges::any_of(groups_, [](const auto& group) { return group->serving.empty(); });
-  if (again || config_.predecessor_running) look_at_idle_later();
+  if (idle.end_later || std::ranges::any_of(groups_, [](const auto& group) { return group->serving.empty(); }))
+    look_at_idle_later();
 }
 
 task<result<>> Connections::prepare(image::Access access, std::size_t images, Until until) {

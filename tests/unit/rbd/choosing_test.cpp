@@ -116,3 +116,21 @@ TEST_CASE("a cluster whose calls have no answer gets new threads three times, an
   CHECK_FALSE(threads.renew("lab"));
   CHECK(user->threads->idle());
 }
+
+TEST_CASE("an idle connection ends after ten minutes, except for the one of its cluster that was used last") {
+  const auto idle = [](std::string cluster, std::size_t users, std::chrono::minutes since) {
+    auto made = std::make_shared<rbd::Group>();
+    made->access.cluster_id = std::move(cluster);
+    made->serving = {connection(users)};
+    made->serving.front()->group = made;
+    made->serving.front()->idle_since = kNow - since;
+    return made;
+  };
+  const auto first = idle("a", 0, 30min), second = idle("a", 0, 20min), third = idle("a", 0, 10min),
+             last = idle("a", 0, 5min), used = idle("a", 1, 40min), alone = idle("b", 0, 60min);
+  const auto judged = rbd::judge_idle({first, second, third, last, used, alone}, kNow);
+  CHECK(judged.end == std::vector{first->serving.front(), second->serving.front(), third->serving.front()});
+  CHECK_FALSE(judged.end_later);
+  CHECK(rbd::judge_idle({third, last}, kNow - 1min).end_later);
+  for (const auto& one : {first, second, third, last, used, alone}) one->serving.clear();
+}
