@@ -237,7 +237,7 @@ TEST_CASE("unmount --all waits for a mount's users, and mount --all mounts again
   ScriptedPlugin plugin(host.at("csi.sock"), true);
   REQUIRE(host.run(host.mount_words()).code == 0);
   Fd open(::open((host.target() + "/open").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-  const auto stays = host.run({"unmount", "--all", "--timeout", "2"});
+  const auto stays = host.run({"unmount", "--all", "--timeout", "5"});
   CHECK(stays.code == 1);
   CHECK_THAT(stays.problems, ContainsSubstring(host.target() + ": ") && ContainsSubstring("in use"));
   CHECK(host.state() == "mounted");
