@@ -28,30 +28,50 @@ class Server:
         for path in (self.folder, self.sockets):
             os.chown(path, NOBODY, NOBODY)
 
+    def argv(self, program, *words):
+        return ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups", os.path.join(self.bin, program), *words]
+
     def run(self, program, *words):
-        done = subprocess.run(["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups", os.path.join(self.bin, program), *words], env=self.env, cwd="/",
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900)
+        done = subprocess.run(self.argv(program, *words), env=self.env, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=900)
         if done.returncode != 0:
             raise RuntimeError("%s: %s%s" % (program, done.stdout[-500:], self.log()[-500:]))
         return done.stdout
+
+    def client(self, program, *words):
+        """On the database `postgres`."""
+        return self.run(program, "-h", self.sockets, "-U", "bench", *words, "postgres")
 
     def log(self):
         path = os.path.join(self.folder, "log")
         return open(path).read() if os.path.exists(path) else ""
 
     def start(self):
-        self.run("initdb", "-A", "trust", "-U", "bench", "-D", self.folder)
+        self.run("initdb", "-A", "trust", "-U", "bench", "--data-checksums", "-D", self.folder)
+        self.serve()
+        self.client("pgbench", "-i", "-q", "-s", str(SCALE))
+
+    def serve(self):
         # A pipe as its output would never end.
         self.run("pg_ctl", "-D", self.folder, "-w", "-t", "300", "-l", os.path.join(self.folder, "log"), "-o", "-k %s -c listen_addresses= -c jit=off" % self.sockets, "start")
-        self.run("pgbench", "-h", self.sockets, "-U", "bench", "-i", "-q", "-s", str(SCALE), "postgres")
+
+    def end(self, mode):
+        """fast: as a service is stopped. immediate: the next start recovers from the log, as after a loss of power."""
+        self.run("pg_ctl", "-D", self.folder, "-w", "-t", "300", "-m", mode, "stop")
 
     def transactions(self, seconds, clients):
         """(a second, average latency in ms)."""
-        said = self.run("pgbench", "-h", self.sockets, "-U", "bench", "-c", str(clients), "-j", "2", "-T", "%d" % seconds, "postgres")
+        said = self.client("pgbench", "-c", str(clients), "-j", "2", "-T", "%d" % seconds)
         return float(re.search(r"^tps = ([0-9.]+)", said, re.M)[1]), float(re.search(r"^latency average = ([0-9.]+)", said, re.M)[1])
 
+    def end_all(self):
+        """Whatever runs, and the folder of its sockets."""
+        if os.path.exists(os.path.join(self.folder, "postmaster.pid")):
+            self.end("immediate")
+        shutil.rmtree(self.sockets, ignore_errors=True)
+
     def stop(self):
-        self.run("pg_ctl", "-D", self.folder, "-w", "-t", "300", "-m", "fast", "stop")
+        self.end("fast")
         shutil.rmtree(self.folder)
         shutil.rmtree(self.sockets)
 
