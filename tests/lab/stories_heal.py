@@ -238,7 +238,7 @@ story_leave_100.limit = 900
 
 
 @long
-def story_soak(lab, seconds=600):
+def story_staged_10_min(lab, seconds=600):
     """ten minutes of stages and unstages with a kill every 20 s leak no descriptors, memory or devices"""
     agent = lab.agent().start()
     volumes = [agent.volume(lab.image(name, size=64 * MIB), block=True) for name in "abcd"]
@@ -268,4 +268,4 @@ def story_soak(lab, seconds=600):
     check(cost[-1][0] <= cost[1][0] + 2 and cost[-1][2] <= cost[1][2] + 1, "it grows")
 
 
-story_soak.limit = 900
+story_staged_10_min.limit = 900

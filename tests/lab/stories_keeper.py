@@ -88,6 +88,7 @@ def story_keeper(lab):
 
 
 # [failure:152]
+@long
 def story_keeper_compared(lab):
     """the longest stall of a kill -9 under writers on four volumes, with a keeper and without"""
     with_keeper = killed(lab, 2)

@@ -50,7 +50,7 @@ class Writer:
         argv = [WRITER] + argv + ["--journal", self.journal]
         for kill in kills:
             argv += ["--kill", str(kill)]
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=1200)
         if done.stderr:
             say(done.stderr.strip()[:2000])
         check(done.returncode in (0, 1), "corbd-writer: exit code %d: %s" % (done.returncode, done.stderr[-300:]))
@@ -99,7 +99,7 @@ class Order:
 def expect_order(*journals):
     """All operations of these journals, on the same blocks, can have happened one after another. Returns the counts."""
     done = subprocess.run([WRITER, "order-check"] + [word for one in journals for word in ("--journal", one)], stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, timeout=600)
+                          text=True, timeout=1200)
     if done.stderr:
         say(done.stderr.strip()[:2000])
     check(done.returncode in (0, 1), "corbd-writer: exit code %d: %s" % (done.returncode, done.stderr[-300:]))
