@@ -7,7 +7,7 @@ from checks import check, long, now_us, say, wait_for
 from machine import MIB, mounted, put, run
 from stories_peer import RbdNbd
 from stories_seen import ask, show, volumes_of
-from writer import Writer
+from writer import Order, Writer, expect_order, told_order
 
 
 def staged_by_ceph_csi(lab, image, *options):
@@ -26,15 +26,19 @@ def staged_by_ceph_csi(lab, image, *options):
     return agent, volume, peer
 
 
-def writer_of(lab, volume):
+def writers_of(lab, volume):
+    """One that verifies its writes, and threads whose order is judged."""
     writer = Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB).start()
     writer.wait_more(50)
-    return writer
+    return writer, Order(lab, os.path.join(volume.staged_path, "order"), threads=4).start()
 
 
-def end(agent, volume, writer, kills=()):
+def end(agent, volume, writers, kills=()):
+    writer, order = writers
     writer.wait_more(50)
+    order.wait_more(100).stop()
     writer.stop()
+    say(told_order(expect_order(order.journal)))
     found = writer.expect_nothing_lost(kills)
     volume.unpublish()
     volume.unstage()
@@ -48,7 +52,7 @@ def story_adopted_under_writer(lab):
     """a volume that rbd-nbd serves for ceph-csi is left alone, and adopted under its writer when rbd-nbd is killed: no I/O error, no lost write"""
     # Switch off rbd-nbd's cache, which loses acknowledged writes by itself.
     agent, volume, peer = staged_by_ceph_csi(lab, lab.image("a", size=256 * MIB), "--rbd_cache=false")
-    writer = writer_of(lab, volume)
+    writers = writers_of(lab, volume)
     agent.start()
     volume.stage()
     volume.publish()
@@ -57,7 +61,7 @@ def story_adopted_under_writer(lab):
     kill = now_us()
     peer.kill()
     agent.wait_event("device.reconnected", 60, volume=volume.id)
-    found = end(agent, volume, writer, [kill])
+    found = end(agent, volume, writers, [kill])
     say("longest stall %.2f s" % (found["longest_stall_us"] / 1e6))
 
 
@@ -108,12 +112,12 @@ def story_unstaged_for_ceph_csi(lab):
 def story_adopted_late(lab):
     """an rbd-nbd that died before the agent came is fenced once its watch has expired, and its device served under the writer"""
     agent, volume, peer = staged_by_ceph_csi(lab, lab.image("a", size=256 * MIB), "--rbd_cache=false")
-    writer = writer_of(lab, volume)
+    writers = writers_of(lab, volume)
     kill = now_us()
     peer.kill()
     agent.start()
     volume.stage(patience=120)
-    found = end(agent, volume, writer, [kill])
+    found = end(agent, volume, writers, [kill])
     say("longest stall %.2f s" % (found["longest_stall_us"] / 1e6))
 
 
@@ -121,17 +125,17 @@ def story_adopted_late(lab):
 def story_adopted_by_hand(lab):
     """`corbd heal --adopt` ends a living rbd-nbd with a cache and serves its device, also across a restart: no I/O error, no lost write"""
     agent, volume, peer = staged_by_ceph_csi(lab, lab.image("a", size=256 * MIB))
-    writer = writer_of(lab, volume)
+    writers = writers_of(lab, volume)
     agent.start()
     volume.stage()
     volume.publish()
     show(ask(agent, "volume", volume.id))
     show(ask(agent, "heal", "--adopt", volume.id))
     wait_for("the end of rbd-nbd", lambda: peer.process.poll() is not None, 10)
-    writer.wait_more(50)
+    writers[0].wait_more(50)
     check(not volumes_of(agent)[volume.id].get("served_by_other"), "rbd-nbd is said to serve it still")
     check(mounted(volume.staged_path), "its mount is gone")
     kills = [agent.kill()]
     agent.start()
-    found = end(agent, volume, writer, kills)
+    found = end(agent, volume, writers, kills)
     say("longest stall %.2f s" % (found["longest_stall_us"] / 1e6))

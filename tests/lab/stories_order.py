@@ -66,12 +66,25 @@ class Disturbed:
 
 
 # [failure:1][failure:150]
+@long
 def story_ordered(lab):
     """reads and writes of the same blocks by many threads, over kills, handovers and changes of the Ceph user, can have happened one after another"""
     disturbed = Disturbed(lab)
     for happens in (disturbed.kill, disturbed.hand_over, disturbed.rotate, disturbed.kill, disturbed.hand_over, disturbed.rotate):
         happens()
         disturbed.wait_more(200)
+    for found in disturbed.end():
+        say(told_order(found))
+
+
+# [failure:152]
+def story_ordered_by_keeper(lab):
+    """reads and writes of the same blocks by many threads, over three kills and a handover under a keeper, can have happened one after another"""
+    disturbed = Disturbed(lab, keeper=True)
+    for happens in (disturbed.kill, disturbed.hand_over, disturbed.kill, disturbed.kill):
+        happens()
+        disturbed.wait_more(200)
+    expect_silence(disturbed.told)
     for found in disturbed.end():
         say(told_order(found))
 
