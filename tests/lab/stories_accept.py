@@ -9,6 +9,7 @@ import time
 from checks import Skip, check, long, say, wait_for
 from cluster import Image
 from machine import MIB, NEWER, put, read, run
+from stories_calls import enlarge
 from stories_peer import RbdNbd
 from writer import Writer
 
@@ -321,10 +322,10 @@ def story_xfs_life(lab):
 # [failure:252]
 @long
 def story_newer_tools(lab):
-    """what the tools of Debian testing, which the image has, make of each type, this kernel mounts, and their fsck takes it again"""
+    """what the tools of Debian testing, which the image has, make and grow of each type, this kernel mounts and this Debian's tools check and grow, and then the newer ones again"""
     if not os.path.exists(os.path.join(NEWER, "usr/sbin/mkfs.xfs")):
         raise Skip("no Debian testing in %s: tests/lab/debian makes it" % NEWER)
-    kinds = ["ext4", "xfs"]
+    kinds = ["ext4", "ext3", "xfs"]
     subprocess.run(["modprobe", "btrfs"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     if not os.path.exists(os.path.join(NEWER, "usr/sbin/mkfs.btrfs")):
         say("btrfs: skipped: %s has no btrfs-progs: the next run of tests/lab/debian installs them" % NEWER)
@@ -334,23 +335,31 @@ def story_newer_tools(lab):
         kinds.append("btrfs")
     tools = os.path.join(lab.dir, "tools")
     os.makedirs(tools)
-    for tool in ("mkfs.ext4", "fsck.ext4", "mkfs.xfs", "xfs_repair", "mkfs.btrfs", "fsck.btrfs"):
+    for tool in ("mkfs.ext4", "fsck.ext4", "mkfs.ext3", "fsck.ext3", "resize2fs", "mkfs.xfs", "xfs_repair", "xfs_growfs", "mkfs.btrfs", "fsck.btrfs", "btrfs"):
         put(os.path.join(tools, tool), """#!/bin/sh
-exec unshare --mount sh -ec 'for one in dev proc; do mount --rbind /$one %s/$one; done; exec chroot %s "$0" "$@"' %s "$@"
+exec unshare --mount sh -ec 'for one in dev proc run; do mount --rbind /$one %s/$one; done; exec chroot %s env PATH=/usr/sbin:/usr/bin "$0" "$@"' %s "$@"
 """ % (NEWER, NEWER, tool))
         os.chmod(os.path.join(tools, tool), 0o755)
     say(run([os.path.join(tools, "mkfs.xfs"), "-V"]).strip())
-    agent = lab.agent()
-    agent.begun_by = ["env", "PATH=%s:%s" % (tools, os.environ["PATH"])]
-    agent.start()
-    for kind in kinds:
-        volume = agent.volume(lab.image(kind, size=512 * MIB), fstype=kind)
-        for content in ("", "hello"):
-            volume.stage()
-            check(not agent.events("filesystem.for_newer_kernels"), "%s: made for newer kernels than Linux 5.14" % kind)
-            path = os.path.join(volume.staged_path, "hello")
-            check((read(path) if os.path.exists(path) else "") == content, "%s has lost its file" % kind)
-            put(path, "hello")
-            volume.unstage()
-            volume.expect_gone()
-    agent.stop()
+    images = {kind: lab.image(kind, size=512 * MIB) for kind in kinds}
+    newer = ["env", "PATH=%s:%s" % (tools, os.environ["PATH"])]
+    for turn, begun_by in enumerate((newer, [], newer)):
+        agent = lab.agent("agent-%d" % turn)
+        agent.begun_by = begun_by
+        agent.start()
+        for kind, image in images.items():
+            volume = agent.volume(image, fstype=kind)
+            for stage in range(2):
+                volume.stage()
+                check(not agent.events("filesystem.for_newer_kernels"), "%s: made for newer kernels than Linux 5.14" % kind)
+                path = os.path.join(volume.staged_path, "hello")
+                check((turn, stage) == (0, 0) or read(path) == kind, "%s has lost its file" % kind)
+                put(path, kind)
+                before = os.statvfs(volume.staged_path).f_blocks
+                size = image.info()["size"] + 128 * MIB
+                enlarge(lab, image, size)
+                volume.expand(size, patience=30)
+                check(os.statvfs(volume.staged_path).f_blocks > before, "%s did not grow" % kind)
+                volume.unstage()
+                volume.expect_gone()
+        agent.stop()
