@@ -3,9 +3,11 @@ import json
 import os
 
 import kms_servers
+import kube
 from checks import Skip, check, long, say
 from machine import MIB, put, read, run
-from stories_kube import NODE, ApiServer
+from stories_kube import NODE, ApiServer, attachment_of
+from stories_kubelet import ATTACHMENTS
 from stories_luks import expect_closed
 from vault import TOKEN as VAULT_TOKEN
 from vault import Vault
@@ -30,7 +32,7 @@ class Servers:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             put(path, TOKEN)
         self.https = kms_servers.HttpServer(authority, 443)
-        self.vault = Vault(TOKEN)
+        self.vault = Vault(lambda token: token == TOKEN)
         self.aws = kms_servers.Aws(self.https, TOKEN)
         self.azure = kms_servers.Azure(self.https, authority)
         self.ibm = kms_servers.KeyProtect(self.https)
@@ -88,9 +90,9 @@ class Servers:
         run(["umount", "/etc/hosts"], ok=False)
 
 
-def volume_of(lab, agent, kms):
+def volume_of(lab, agent, kms, tenant=TENANT):
     made = agent.volume(lab.image(kms, size=128 * MIB),
-                        attributes=["encrypted=true", "encryptionKMSID=" + kms, "csi.storage.k8s.io/pvc/namespace=" + TENANT])
+                        attributes=["encrypted=true", "encryptionKMSID=" + kms, "csi.storage.k8s.io/pvc/namespace=" + tenant])
     if kms == "secrets-metadata":
         made.passphrase_file = lab.write("passphrase", "canary-of-the-class")
     return made
@@ -98,6 +100,78 @@ def volume_of(lab, agent, kms):
 
 def stage(volume):
     volume.stage(**({"passphrase_file": volume.passphrase_file} if hasattr(volume, "passphrase_file") else {}))
+
+
+TENANTS_ACCOUNT = "ceph-csi-vault-sa"
+
+
+def tenant_on(server, made):
+    """The service accounts of a tenant, in `default`, with the rights of deploy/helm's rbac-kms.yaml for the agent. Adds the objects' paths."""
+    accounts, rights = "/api/v1/namespaces/default/serviceaccounts", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/"
+    made += [accounts + "/" + TENANTS_ACCOUNT, accounts + "/another", rights + "roles/corbd-kms", rights + "rolebindings/corbd-kms"]
+    for name in (TENANTS_ACCOUNT, "another"):
+        server.create(accounts, "ServiceAccount", "v1", name)
+    server.create(rights + "roles", "Role", "rbac.authorization.k8s.io/v1", "corbd-kms", rules=[
+        {"apiGroups": [""], "resources": ["secrets", "configmaps"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": [TENANTS_ACCOUNT, "another"], "verbs": ["create"]}])
+    server.create(rights + "rolebindings", "RoleBinding", "rbac.authorization.k8s.io/v1", "corbd-kms",
+                  roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "corbd-kms"},
+                  subjects=[{"kind": "ServiceAccount", "name": "corbd", "namespace": OWN}])
+
+
+def attach(server, volume, made):
+    """Adds the paths of the objects that show a volume to be attached to this node."""
+    name = attachment_of(volume)
+    made += ["/api/v1/persistentvolumes/" + volume.id, ATTACHMENTS + "/" + name]
+    server.create("/api/v1/persistentvolumes", "PersistentVolume", "v1", volume.id, spec={
+        "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "128Mi"}, "csi": {"driver": DRIVER, "volumeHandle": volume.id}})
+    server.create(ATTACHMENTS, "VolumeAttachment", "storage.k8s.io/v1", name, spec={
+        "attacher": DRIVER, "nodeName": NODE, "source": {"persistentVolumeName": volume.id}})
+    server.patch(made[-1] + "/status", status={"attached": True})
+
+
+def story_vault_reviews_tokens(lab):
+    """a Vault that lets a real API server review each token gives keys to the tenant's service account, and none to another one"""
+    if not os.environ.get("CORBD_LAB_KUBECONFIG"):
+        raise Skip(os.environ.get("CORBD_LAB_KUBE_MISSING") or "no API server: scripts/lab/kubernetes start, env")
+    server, reviewed, made = kube.Server(), [], ["/api/v1/nodes/" + NODE]
+    # The agent has the rights of the manifests, and those of the tenant's Role.
+    os.environ["KUBERNETES_CONFIG_PATH"] = os.environ["CORBD_LAB_KUBE_AGENT"]
+
+    def knows(token):
+        """As auth/kubernetes of Vault does it (developer.hashicorp.com/vault/docs/auth/kubernetes): the API server says whose token it is."""
+        status = server.ask("POST", "/apis/authentication.k8s.io/v1/tokenreviews", {
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}})["status"]
+        reviewed.append(status.get("user", {}).get("username"))
+        return status.get("authenticated", False) and reviewed[-1] == "system:serviceaccount:default:" + TENANTS_ACCOUNT
+
+    vault, folder = Vault(knows), os.path.join(lab.dir, "kms")
+    terms = {"encryptionKMSType": "vaulttenantsa", "vaultAddress": vault.address, "vaultBackend": "kv-v2", "vaultBackendPath": "secret",
+             "vaultRole": "csi-kubernetes", "vaultCAVerify": "false", "tenantConfigName": "ceph-csi-kms-config"}
+    os.makedirs(folder)
+    put(folder + "/config.json", json.dumps({"tenants": dict(terms, tenantSAName=TENANTS_ACCOUNT), "others": dict(terms, tenantSAName="another")}))
+    try:
+        server.create("/api/v1/nodes", "Node", "v1", NODE)
+        tenant_on(server, made)
+        agent = lab.agent(flags=["--kms-config-dir", folder]).start()
+        tenants, others = (volume_of(lab, agent, kms, "default") for kms in ("tenants", "others"))
+        for volume in (tenants, others):
+            attach(server, volume, made)
+        tenants.stage()
+        check(vault.secrets, "no key is in the Vault")
+        answer = others.try_stage(timeout=60)
+        say("another account: %s: %s" % (answer["code"], answer["message"]))
+        check(answer["code"] != "OK" and "permission denied" in answer["message"], "the refusal does not say what Vault said")
+        check(set(reviewed) == {"system:serviceaccount:default:" + name for name in (TENANTS_ACCOUNT, "another")}, "the API server reviewed %s" % reviewed)
+        tenants.unstage(patience=30)
+        tenants.stage(patience=30)
+        tenants.unstage(patience=30)
+        expect_closed(tenants)
+    finally:
+        vault.server.shutdown()
+        for path in made:
+            if server.get(path):
+                server.delete(path)
 
 
 @long

@@ -16,6 +16,11 @@ from writer import Writer
 NODE = "node-1"
 
 
+def attachment_of(volume):
+    """The name that Kubernetes gives its VolumeAttachment."""
+    return "csi-" + hashlib.sha256((volume.id + DRIVER + NODE).encode()).hexdigest()
+
+
 class ApiServer:
     """Objects by path; everything else is not found. Events are kept."""
 
@@ -63,7 +68,7 @@ class ApiServer:
 
     def attach(self, lab, volume, uid="uid-1"):
         """The objects of a static volume that is attached to this node."""
-        name = "csi-" + hashlib.sha256((volume.id + DRIVER + NODE).encode()).hexdigest()
+        name = attachment_of(volume)
         self.objects["/apis/storage.k8s.io/v1/volumeattachments/" + name] = {
             "metadata": {"name": name, "uid": uid, "creationTimestamp": "2020-01-01T00:00:00Z"},
             "spec": {"attacher": DRIVER, "nodeName": NODE, "source": {"persistentVolumeName": "pv-1"}}, "status": {"attached": True}}

@@ -244,7 +244,7 @@ def story_luks_vault(lab):
     account = "/var/run/secrets/kubernetes.io/serviceaccount/token"
     os.makedirs(os.path.dirname(account), exist_ok=True)
     put(account, "of-the-pod\n")
-    vault = Vault("of-the-pod")
+    vault = Vault(lambda token: token == "of-the-pod")
     os.makedirs(os.path.join(lab.dir, "kms"))
     folder = os.path.dirname(lab.write("kms/config.json", json.dumps({"far": {
         "encryptionKMSType": "vault", "vaultAddress": vault.address, "vaultBackend": "kv-v2", "vaultPassphrasePath": "ceph-csi/"}})))

@@ -7,8 +7,10 @@ TOKEN = "hvs.lab"
 
 
 class Vault:
-    def __init__(self, account_token):
-        self.account_token, self.sealed, self.secrets, self.asked = account_token, False, {}, []
+    """knows_account(token): whether a service account's token is one of the role's. Vault asks the API server for that."""
+
+    def __init__(self, knows_account):
+        self.knows_account, self.sealed, self.secrets, self.asked = knows_account, False, {}, []
         vault = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -42,7 +44,7 @@ class Vault:
         if self.sealed:
             return 503, {"errors": ["Vault is sealed"]}
         if path == "/v1/auth/kubernetes/login":
-            known = body == {"role": "csi-kubernetes", "jwt": self.account_token}
+            known = body.keys() == {"role", "jwt"} and body["role"] == "csi-kubernetes" and self.knows_account(body["jwt"])
             return (200, {"auth": {"client_token": TOKEN}}) if known else (403, {"errors": ["permission denied"]})
         if authorization != "Bearer " + TOKEN:
             return 403, {"errors": ["permission denied"]}
