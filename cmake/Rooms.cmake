@@ -6,10 +6,6 @@ set(CORBD_ROOM_MAP ${CMAKE_BINARY_DIR}/rooms.modulemap)
 # Up to so many files of a room are one compilation: headers, templates and inline functions cost once, not once a file. 0: each file alone.
 set(CORBD_BATCH 0 CACHE STRING "Files of a room that are compiled at once")
 
-# Rooms on whose speed the simulator, the fuzzers and long tests depend. With sanitizers the others are compiled without optimization, which is half of
-# what compiling them costs.
-set(CORBD_SANITIZED_FAST core image device nbd keeper cephcsi plan volume heal manager handover lifecycle csi http kms kube)
-
 function(corbd_room name)
   cmake_parse_arguments(ROOM "PURE" "" "USES;LIBS;ALONE;VALUES" ${ARGN})
   if(NOT name STREQUAL core)
@@ -53,17 +49,11 @@ function(corbd_room name)
     add_library(corbd_${name} STATIC ${sources})
     set_property(GLOBAL APPEND PROPERTY CORBD_FENCED corbd_${name})
     # Most of what a compilation costs: parsed once for all rooms. No header of ours: the fence looks at the includes that a file has itself.
-    # One for each kind of optimization.
-    set(parsed corbd_core)
-    if(CORBD_SANITIZE AND NOT name IN_LIST CORBD_SANITIZED_FAST)
-      target_compile_options(corbd_${name} PRIVATE -O0)
-      set(parsed corbd_rpc)
-    endif()
-    if(parsed STREQUAL corbd_${name})
+    if(name STREQUAL core)
       target_precompile_headers(corbd_${name} PRIVATE <boost/asio/awaitable.hpp> <boost/asio/co_spawn.hpp> <boost/json/object.hpp>
         <boost/system/result.hpp> <algorithm> <chrono> <functional> <map> <memory> <optional> <string> <variant> <vector>)
     else()
-      target_precompile_headers(corbd_${name} REUSE_FROM ${parsed})
+      target_precompile_headers(corbd_${name} REUSE_FROM corbd_core)
     endif()
     if(CORBD_BATCH)
       set_target_properties(corbd_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${CORBD_BATCH})
