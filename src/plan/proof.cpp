@@ -76,7 +76,12 @@ std::string locked_by(const Situation& view) {
   const std::string owner = "the client at " + with_client(view, who.owner);
   if (left_by_this_node(view))
     return "its lock was left by " + owner + " of this node, which is dead and not known as a client of this agent";
-  return "it is locked by " + owner + ": not served until that client is gone";
+  if (watches(who, who.owner)) return "it is locked by " + owner + ": not served until that client is gone";
+  // Nobody else removes this lock, unless another client comes that takes it.
+  return "its lock was left by " + owner +
+         ", which has no watch any more. If it is dead, blocklist it, and remove its lock (`rbd lock rm`); if it was "
+         "another node, whose data are newer, give the volume up with `corbd fail " +
+         view.id + " --yes-really`";
 }
 
 std::string marked_by(const Situation& view) {

@@ -179,6 +179,25 @@ TEST_CASE("a heal evicts no other client, even one whose node is out of service"
   for (const auto& step : *steps) CHECK_FALSE(std::holds_alternative<step::Evict>(step));
 }
 
+TEST_CASE("the error of an unproven volume waits for a living lock owner, and says how to remove a dead one's lock") {
+  const bool lives = GENERATE(true, false);
+  Model model = staged_model();
+  model.seen.link = Observation::Link::none;
+  model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
+  if (lives) model.ownership.foreign_watchers = {kHolder.address};
+  model.ownership.lock = Lock::other;
+  model.ownership.owner = kHolder.address;
+  model.attachment = {Attachment::State::here, "uid", ""};
+  model.record->proof.attachment_uid = "uid";
+  Decision last;
+  REQUIRE(run(model, Wish(Healed{}), &last));
+  REQUIRE(failure(last) == errc::unproven);
+  const std::string& text = std::get<Refusal>(last).error.text;
+  CHECK(has(text, "not served until that client is gone") == lives);
+  CHECK(has(text, "corbd fail image-1 --yes-really") == !lives);
+  CHECK(has(text, "rbd lock rm") == !lives);
+}
+
 TEST_CASE("the error of an image in use names the holder, its node, the node's state, and the remedy") {
   Holder holder = on(State::not_ready, true);
   holder.node.since = "2026-11-23T03:00:00Z";
