@@ -1,8 +1,9 @@
 """Passes commands from a guest to the machine that runs the cluster, as files in the shared results folder.
 
 On the machine: control.py OUT CEPH_DIR. In the guest: control.call(["rbd", "create", ...]).
-Commands: rbd, ceph and rados with the admin's key; `osd stop|cont`, `osd|mon|mgr restart`, `mon move` and `link down|up` of the test cluster; the same after `second`, of a cluster
-that `second start TICKETS` makes, with tickets of so many seconds, and `second stop` ends; `tap NAME down|up`, one guest's network;
+Commands: rbd, ceph and rados with the admin's key; `osd stop|cont`, `osd|mon|mgr restart`, `mon move`, `link down|up` and more of the test cluster, as
+scripts/lab/ceph has them; the same after `second`, of a cluster that `second start TICKETS [--three]` makes, with tickets of so many seconds, and `second stop`
+ends; `tap NAME down|up`, one guest's network;
 `node start FOLDER STORY PART DISK BOOT`, `node cut FOLDER`, `node gone FOLDER` and `node end`, a second guest (node.py) with a disk, or "", and more words for its kernel; `packages FOLDER`, Debian packages
 of the build; `postgres FOLDER`, Debian's PostgreSQL; `images ARCHIVE...`, images of releases, unpacked (oci.py).
 """
@@ -123,7 +124,7 @@ class Machine:
     def second(self, argv, timeout):
         folder = self.ceph_dir + "-second"
         if argv[0] == "start":
-            made = self.ceph("start", folder, timeout=timeout, CORBD_LAB_TICKETS=argv[1], CORBD_LAB_OSD_BYTES=str(2 << 30))
+            made = self.ceph("start", folder, *argv[2:], timeout=timeout, CORBD_LAB_TICKETS=argv[1], CORBD_LAB_OSD_BYTES=str(2 << 30))
             return made if made["code"] != 0 else self.ceph("env", folder, timeout=timeout)
         if argv[0] in ("stop", *DAEMONS):
             return self.ceph(argv[0], folder, *argv[1:], timeout=timeout) if os.path.isdir(folder) else refuse("there is no second cluster")

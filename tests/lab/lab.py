@@ -40,11 +40,11 @@ class Lab:
         for name in ("MON", "USER", "KEY", "POOL", "CONF"):
             setattr(self, name.lower(), environment["CORBD_LAB_" + name])
         self.key_file = self.write("key", self.key)
-        self.write("config/config.json", json.dumps([{"clusterID": "lab", "monitors": [self.mon]}]))
+        self.write("config/config.json", json.dumps([{"clusterID": "lab", "monitors": self.mon.split(",")}]))
 
-    def second_cluster(self, tickets):
-        """From here on the story has a cluster of its own, whose tickets end after so many seconds."""
-        found = self.admin("second", "start", str(tickets), timeout=180)
+    def second_cluster(self, tickets, three=False):
+        """From here on the story has a cluster of its own, whose tickets end after so many seconds. three: of three monitors and three OSDs."""
+        found = self.admin("second", "start", str(tickets), *(["--three"] if three else []), timeout=180)
         self.use_cluster(dict(line.split("=", 1) for line in found.splitlines()))
         self.second = True
 
@@ -82,11 +82,11 @@ class Lab:
             raise Failed("%s: exit code %d: %s" % (" ".join(argv), code, err.strip()[-300:]))
         return out if ok else (code, out, err)
 
-    def image(self, name, size=GIB, features=FEATURES, pool=None):
+    def image(self, name, size=GIB, features=FEATURES, pool=None, more=()):
         # The cleanup knows the lab's devices by this "lab-".
         made = Image(self, "lab-%s-%s" % (self.story[:30].replace("_", "-"), name), pool or self.pool)
         self.admin("rbd", "rm", "--no-progress", made.spec, ok=False)
-        self.admin("rbd", "create", "-s", "%dB" % size, "--image-feature", features, made.spec)
+        self.admin("rbd", "create", "-s", "%dB" % size, "--image-feature", features, *more, made.spec)
         return made
 
     def agent(self, name="agent", **options):
