@@ -102,8 +102,8 @@ void Healer::report_stuck(const std::vector<volume::Status>& all) {
                     {"oldest_ms", ms(one.oldest)},
                     {"cluster_answers_others", others_answer},
                     {"hint",
-                     "see `ceph health detail`: inactive placement groups hold requests back; or the volume's Ceph "
-                     "user was removed"}});
+                     "see `ceph health detail`: full pools, reached quotas and inactive placement groups hold requests "
+                     "back; or the volume's Ceph user was removed"}});
   }
   std::erase_if(stuck_, [&](const auto& entry) {
     return std::none_of(all.begin(), all.end(), [&](const auto& one) { return one.volume_id == entry.first; });

@@ -97,7 +97,9 @@ Condition condition_of(const Status& status) {
   if (status.oldest >= kSlow) {
     const auto waits = std::chrono::duration_cast<std::chrono::seconds>(status.oldest).count();
     return {Kind::inaccessible, "ClusterUnreachable",
-            "the cluster has not answered a request for " + std::to_string(waits) + " s"};
+            "the cluster has not answered a request for " + std::to_string(waits) +
+                " s: `ceph health detail` says whether a pool is full or has reached its quota, or placement groups "
+                "are inactive. If it shows nothing, see whether this node reaches the OSDs"};
   }
   if (status.shrunk_to) return {Kind::degraded, "ImageShrunk", text_of_shrunk(status)};
   if (status.cache_lost) return {Kind::degraded, "CacheLost", text_of_lost_cache(status.volume_id)};
