@@ -5,30 +5,24 @@ import random
 from checks import check, long, say
 from machine import MIB
 from stories_handover import expect_silence, hand_over, told_by_nbd
-from stories_keeper import kill_child
+from stories_keeper import KILLS, kill_child
 from stories_keys import new_user
 from writer import Order, expect_order, told_order
 
 
-class Disturbed:
-    """A raw block volume and a filesystem under their readers and writers, and what may happen to them."""
+class Disturbances:
+    """An agent with raw block volumes and filesystems in use, and what may happen to them."""
 
-    def __init__(self, lab, keeper=False):
-        self.lab, self.keeper, self.number = lab, keeper, 0
-        self.agent = lab.agent(flags=["--keeper"] if keeper else []).start()
-        self.volumes = [self.agent.volume(lab.image("%s-block" % self.agent.name, size=64 * MIB), block=True),
-                        self.agent.volume(lab.image("%s-ext4" % self.agent.name, size=64 * MIB))]
-        self.user = self.volumes[0].user
-        for volume in self.volumes:
-            volume.stage()
-        self.orders = [Order(lab, volume.staged_path if volume.block else os.path.join(volume.staged_path, "data")).start() for volume in self.volumes]
-        self.told = told_by_nbd()
-
-    def wait_more(self, count):
-        for order in self.orders:
-            order.wait_more(count)
+    def __init__(self, lab, agent, volumes, keeper=False):
+        self.lab, self.agent, self.volumes, self.keeper = lab, agent, volumes, keeper
+        self.user, self.users, self.deaths = volumes[0].user, 0, 0
 
     def kill(self):
+        """With a keeper, the fourth in a row would end the links, and is a handover instead."""
+        if self.keeper and self.deaths == KILLS:
+            self.hand_over()
+            return
+        self.deaths += 1
         if self.keeper:
             kill_child(self.agent, self.volumes)
             return
@@ -38,20 +32,39 @@ class Disturbed:
             self.agent.wait_event("device.reconnected", 60, volume=volume.id)
 
     def hand_over(self):
+        self.deaths = 0
         hand_over(self.agent, self.volumes)
 
     def rotate(self):
-        """Both volumes go on by a client of another user, and the previous user is removed, unless it is the lab's own."""
-        self.number += 1
-        user = new_user(self.lab, "ordered.%d" % self.number)
+        """All volumes go on by a client of another user, and the previous user is removed, unless it is the lab's own."""
+        self.users += 1
+        user = new_user(self.lab, "ordered.%d" % self.users)
         for volume in self.volumes:
             volume.user, volume.key_file = user
             volume.stage(patience=30)
         for volume in self.volumes:
             self.agent.wait_event("client.changed", 60, volume=volume.id, user=user[0])
-        if self.number > 1:
+        if self.users > 1:
             self.lab.admin("ceph", "auth", "rm", "client." + self.user)
         self.user = user[0]
+
+
+class Disturbed(Disturbances):
+    """A raw block volume and a filesystem under their readers and writers."""
+
+    def __init__(self, lab, keeper=False):
+        agent = lab.agent(flags=["--keeper"] if keeper else []).start()
+        volumes = [agent.volume(lab.image("%s-block" % agent.name, size=64 * MIB), block=True),
+                   agent.volume(lab.image("%s-ext4" % agent.name, size=64 * MIB))]
+        super().__init__(lab, agent, volumes, keeper)
+        for volume in self.volumes:
+            volume.stage()
+        self.orders = [Order(lab, volume.staged_path if volume.block else os.path.join(volume.staged_path, "data")).start() for volume in self.volumes]
+        self.told = told_by_nbd()
+
+    def wait_more(self, count):
+        for order in self.orders:
+            order.wait_more(count)
 
     def end(self):
         for order in self.orders:
@@ -96,14 +109,8 @@ def story_ordered_200(lab):
     for keeper in (False, True):
         disturbed, seed = Disturbed(lab, keeper), 20261128 + keeper
         chosen = random.Random(seed)
-        since_handover = 0
         for _ in range(100):
-            happens = chosen.choice((disturbed.kill, disturbed.hand_over) if keeper else (disturbed.kill, disturbed.hand_over, disturbed.rotate))
-            # With the fourth death in a row a keeper lets its links go.
-            if keeper and since_handover == 3:
-                happens = disturbed.hand_over
-            since_handover = 0 if happens == disturbed.hand_over else since_handover + 1
-            happens()
+            chosen.choice((disturbed.kill, disturbed.hand_over) if keeper else (disturbed.kill, disturbed.hand_over, disturbed.rotate))()
             disturbed.wait_more(2500)
         if keeper:
             expect_silence(disturbed.told)
