@@ -82,11 +82,12 @@ class Lab:
             raise Failed("%s: exit code %d: %s" % (" ".join(argv), code, err.strip()[-300:]))
         return out if ok else (code, out, err)
 
-    def image(self, name, size=GIB, features=FEATURES, pool=None, more=()):
+    def image(self, name, size=GIB, features=FEATURES, pool=None, options=()):
+        """options: more words for `rbd create`."""
         # The cleanup knows the lab's devices by this "lab-".
         made = Image(self, "lab-%s-%s" % (self.story[:30].replace("_", "-"), name), pool or self.pool)
         self.admin("rbd", "rm", "--no-progress", made.spec, ok=False)
-        self.admin("rbd", "create", "-s", "%dB" % size, "--image-feature", features, *more, made.spec)
+        self.admin("rbd", "create", "-s", "%dB" % size, "--image-feature", features, *options, made.spec)
         return made
 
     def agent(self, name="agent", **options):

@@ -27,7 +27,7 @@ def kernel_said():
 class BadDay:
     """Writers on volumes of such a cluster, and the troubles that they live through."""
 
-    def __init__(self, lab, kinds=("block", "ext4", "xfs"), tickets=3600, prepare=lambda lab: None, more=()):
+    def __init__(self, lab, kinds=("block", "ext4", "xfs"), tickets=3600, prepare=lambda lab: None, options=()):
         lab.second_cluster(tickets, three=True)
         prepare(lab)
         self.lab, self.moments, self.orders = lab, [], []
@@ -273,7 +273,7 @@ def story_bad_day_pools(lab):
         for name, value in (("allow_ec_overwrites", "true"), ("min_size", "2")):
             lab.admin("ceph", "osd", "pool", "set", "coded", name, value)
         lab.admin("ceph", "osd", "pool", "application", "enable", "coded", "rbd")
-    day = BadDay(lab, ("block", "ext4", "xfs", "order"), prepare=erasure_coded, more=("--data-pool", "coded"))
+    day = BadDay(lab, ("block", "ext4", "xfs", "order"), prepare=erasure_coded, options=("--data-pool", "coded"))
     for pool in ("coded", lab.pool):
         day.through(thrash.pg_num(pool, 16))
         day.through(thrash.pg_num(pool, 8), day.kill)

@@ -1,6 +1,7 @@
 """The writers that verify what they wrote."""
 import json
 import os
+import shutil
 import signal
 import subprocess
 
@@ -111,6 +112,65 @@ def expect_order(*journals):
 
 def told_order(found):
     return "%(reads)d reads and %(writes)d writes in order, %(unknown)d without an answer" % found
+
+
+class Model:
+    """What an image must hold, sector by sector: requests to the image's device change it and are judged by it (corbd-writer model)."""
+
+    def __init__(self, lab, path, size, layout=()):
+        self.lab, self.path, self.layout = lab, path, list(layout)
+        self.journal = path + ".journal"
+        self.process = None
+        with open(path, "wb"):
+            self.resize(size)
+
+    @property
+    def size(self):
+        return os.path.getsize(self.path) // 8 * 512
+
+    def resize(self, size):
+        """What is cut off is gone, and what is new holds zeroes."""
+        os.truncate(self.path, size // 512 * 8)
+
+    def copy(self, path, layout=None):
+        """layout: of a clone whose bytes lie in other objects."""
+        made = Model(self.lab, path, 0, layout or self.layout)
+        shutil.copyfile(self.path, made.path)
+        return made
+
+    def start(self, device, seed, first, requests, threads=8):
+        """So many requests of that seed; the first has that number, and no other request to the image may have one of theirs."""
+        self.goal = self.done() + requests
+        self.log = os.path.join(self.lab.out, "model.log")
+        self.log_begin = os.path.getsize(self.log) if os.path.exists(self.log) else 0
+        argv = [WRITER, "model", "--path", device, "--model", self.path, "--journal", self.journal, "--seed", str(seed), "--first", str(first)]
+        self.process = self.lab.start(argv + ["--requests", str(requests), "--threads", str(threads)] + self.layout, log=self.log)
+
+    def done(self):
+        """How many requests have ended."""
+        return os.path.getsize(self.journal) // 32 if os.path.exists(self.journal) else 0
+
+    def wait_until(self, left, timeout=60):
+        """Until at most that many of the requests are left."""
+        wait_for("%d requests but %d" % (self.goal, left), lambda: self.done() >= self.goal - left or self.process.poll() is not None, timeout)
+
+    def end(self, timeout=120):
+        """Waits for the end of all requests; the counts."""
+        try:
+            code = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise Failed("the requests do not end")
+        with open(self.log) as file:
+            file.seek(self.log_begin)
+            told = file.read().strip()
+        check(code == 0, "the requests ended with %d: %s" % (code, told))
+        return json.loads(told.splitlines()[-1])
+
+    def expect(self, path):
+        """The file holds what the image must hold."""
+        argv = [WRITER, "model-check", "--path", path, "--model", self.path]
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+        check(done.returncode == 0, "corbd-writer: exit code %d: %s%s" % (done.returncode, done.stderr, done.stdout))
 
 
 def writes_through_kills(agent, volume, writer, times=3):

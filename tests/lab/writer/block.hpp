@@ -1,4 +1,4 @@
-// What the writers of corbd-writer write: blocks of 4 KiB that know their place and their number.
+// What the writers of corbd-writer write: blocks and sectors that know their place and their number.
 #pragma once
 
 #include <cerrno>
@@ -14,10 +14,12 @@ namespace corbd::writer {
 constexpr std::size_t block_size = 4096;
 constexpr std::uint64_t magic = 0x636f726264777274;  // "corbdwrt"
 
-struct alignas(block_size) Block {
+template <std::size_t size>
+struct alignas(size) Numbered {
   std::uint64_t magic, block, seq, sum;
-  std::uint64_t body[(block_size - 32) / 8];
+  std::uint64_t body[(size - 32) / 8];
 };
+using Block = Numbered<block_size>;
 static_assert(sizeof(Block) == block_size);
 
 inline std::uint64_t mix(std::uint64_t& state) {
@@ -27,20 +29,23 @@ inline std::uint64_t mix(std::uint64_t& state) {
   return z ^ (z >> 31);
 }
 
-inline std::uint64_t checksum(const Block& b) {
+template <std::size_t size>
+std::uint64_t checksum(const Numbered<size>& b) {
   std::uint64_t sum = b.magic ^ (b.block * 31) ^ (b.seq * 131);
   for (std::uint64_t word : b.body) sum = (sum ^ word) * 0x100000001b3;
   return sum;
 }
 
-inline void fill(Block& b, std::uint64_t block, std::uint64_t seq) {
+template <std::size_t size>
+void fill(Numbered<size>& b, std::uint64_t block, std::uint64_t seq) {
   b.magic = magic, b.block = block, b.seq = seq;
   std::uint64_t state = block * 0x2545f4914f6cdd1d + seq;
   for (std::uint64_t& word : b.body) word = mix(state);
   b.sum = checksum(b);
 }
 
-inline bool is_whole(const Block& b, std::uint64_t block) {
+template <std::size_t size>
+bool is_whole(const Numbered<size>& b, std::uint64_t block) {
   return b.magic == magic && b.block == block && b.sum == checksum(b);
 }
 
