@@ -35,7 +35,7 @@ class BadDay:
         self.volumes, self.images, self.writers = [], [], []
         for kind in kinds:
             block = kind in ("block", "order")
-            self.images.append(lab.image(kind, size=(512 if kind == "xfs" else 128) * MIB, more=more))
+            self.images.append(lab.image(kind, size=(512 if kind == "xfs" else 128) * MIB, options=options))
             volume = self.agent.volume(self.images[-1], block=block, fstype=None if block else kind)
             volume.stage(patience=60)
             self.volumes.append(volume)
