@@ -82,6 +82,9 @@ class Served {
     return grpc::CreateChannel("unix://" + socket(), grpc::InsecureChannelCredentials());
   }
   grpc::StatusCode unstage(std::chrono::milliseconds deadline, std::size_t padding = 0) const {
+    return try_unstage(deadline, padding).error_code();
+  }
+  grpc::Status try_unstage(std::chrono::milliseconds deadline, std::size_t padding = 0) const {
     auto stub = v1::Node::NewStub(channel());
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + deadline);
@@ -89,7 +92,7 @@ class Served {
     request.set_volume_id("image-1" + std::string(padding, 'x'));
     request.set_staging_target_path("/staging");
     v1::NodeUnstageVolumeResponse response;
-    return stub->NodeUnstageVolume(&context, request, &response).error_code();
+    return stub->NodeUnstageVolume(&context, request, &response);
   }
 
   static task<result<cephcsi::Mounters>> choose(result<cephcsi::Mounters> mounters, bool has_attributes) {

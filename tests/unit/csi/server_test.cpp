@@ -25,6 +25,14 @@ TEST_CASE("a call that exceeds its deadline ends with DEADLINE_EXCEEDED, and a r
   CHECK(scene.unstage(20s) == grpc::StatusCode::OK);
 }
 
+TEST_CASE("a call that waits until its caller leaves says before why it waited", "[rule:13]") {
+  Served scene;
+  REQUIRE(scene.start());
+  const auto ended = scene.try_unstage(5s);
+  CHECK(ended.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED);
+  CHECK_THAT(ended.error_message(), ContainsSubstring("the scripted volume"));
+}
+
 TEST_CASE("the CSI socket has mode 0600, and its folder has mode 0750") {
   Served scene;
   REQUIRE(scene.start());
