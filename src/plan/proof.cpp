@@ -79,9 +79,11 @@ std::string locked_by(const Situation& view) {
   if (watches(who, who.owner)) return "it is locked by " + owner + ": not served until that client is gone";
   // Nobody else removes this lock, unless another client comes that takes it.
   return "its lock was left by " + owner +
-         ", which has no watch any more. If it is dead, blocklist it, and remove its lock (`rbd lock rm`); if it was "
-         "another node, whose data are newer, give the volume up with `corbd fail " +
-         view.id + " --yes-really`";
+         ", which has no watch any more. If it was another node, its data are newer: give the volume up with `corbd "
+         "fail " +
+         view.id +
+         " --yes-really`. If it was a tool and is dead, run `ceph osd blocklist add` with its address, and only then "
+         "`rbd lock rm`";
 }
 
 std::string marked_by(const Situation& view) {

@@ -216,7 +216,7 @@ def story_bad_day_quota(lab):
 # [failure:14]
 @long
 def story_bad_day_osds(lab):
-    """an OSD out, marked down, killed and stopped, too few OSDs for two minutes, and paused writes, over a kill and a handover: writes wait at most, without an error"""
+    """an OSD out, marked down, killed and stopped, too few OSDs for two minutes, and paused writes, over a kill and a handover: writes may wait, but none fails"""
     day = BadDay(lab, ("block", "ext4", "xfs", "order"))
     day.through(thrash.marked_out(2))
     day.through(thrash.marked_down(0))
@@ -249,7 +249,7 @@ def story_bad_day_monitors(lab):
 # [failure:5][failure:15]
 @long
 def story_bad_day_network(lab):
-    """a slow and lossy network, one that is gone, and one that is blocklisted as a whole: writes wait at most, without an error, and go on by themselves"""
+    """a slow and lossy network, one that is gone, and one that is blocklisted as a whole: writes may wait, but none fails, and go on by themselves"""
     if lab.native:
         raise Skip("this machine's network is not ours")
     day = BadDay(lab, ("block", "ext4", "xfs", "order"))

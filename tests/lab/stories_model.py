@@ -195,7 +195,7 @@ def judged(lab, seed, kind, rounds, keeper=False):
 
 # [failure:1][failure:150]
 def story_modelled(lab):
-    """random reads, writes, discards and zeroings, over kills, a handover, a new Ceph user, snapshots, resizes, a clone and a rollback, leave each byte that a model says"""
+    """random reads, writes, discards and zeroings, over kills, a handover, a new Ceph user, snapshots, resizes, a clone and a rollback, leave every byte as a model says"""
     def rounds(scene):
         scene.play(scene.kill)
         scene.snapshot()
@@ -229,7 +229,7 @@ def chosen_rounds(scene):
 
 @long
 def story_modelled_20(lab):
-    """random requests of 20 seeds to images of every kind, with and without a keeper, over whatever happens to agent, volume and image, leave each byte that a model says"""
+    """random requests of 20 seeds to images of every kind, with and without a keeper, over whatever happens to agent, volume and image, leave every byte as a model says"""
     seeds = [int(os.environ["CORBD_MODEL_SEED"])] if "CORBD_MODEL_SEED" in os.environ else range(SEED, SEED + 20)
     for seed in seeds:
         judged(lab, seed, chosen_kind(random.Random(seed)), chosen_rounds, keeper=seed % 2 == 1)

@@ -116,7 +116,7 @@ def disturb(soaked, chosen, seconds, events):
 
 
 def age(soaked, chosen):
-    """An agent lives through what kills none, twice, and may have no more descriptors or threads the second time."""
+    """The same disturbances twice, none of which ends an agent: the second time it has at most four descriptors and four threads more."""
     def live():
         for kind in (Soaked.stage_another, Soaked.snapshot, Soaked.restart_monitor, Soaked.grow, Soaked.stage_another):
             kind(soaked)

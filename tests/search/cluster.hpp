@@ -9,7 +9,7 @@
 
 namespace corbd::search {
 
-/// Returns a client that nothing tells of; nobody: all of them may still matter.
+/// Returns a client number that nothing refers to any more; nobody: all of them may still matter.
 Ref free_client(const World& world, int node);
 bool is_blocked(const World& world, Ref client);
 /// Whether librbd takes the lock's owner for alive.

@@ -20,7 +20,7 @@ struct Planted {
 
 constexpr const char* kStale = "a device is served again above what another client wrote since";
 constexpr const char* kBeside = "a write landed beside the owner of the lock";
-constexpr const char* kNoLock = "a server that may write has not the lock";
+constexpr const char* kNoLock = "a server that may write does not hold the lock";
 
 /// The moves of the trace, without what is said before and behind them.
 std::size_t moves_of(const Report& report) { return report.trace.empty() ? 0 : report.trace.size() - 2; }

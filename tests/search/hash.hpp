@@ -17,7 +17,7 @@ struct Hash {
 };
 
 namespace hashing {
-/// The end of MurmurHash3.
+/// MurmurHash3's finalizer, fmix64.
 constexpr std::uint64_t mix(std::uint64_t word) {
   word = (word ^ (word >> 33)) * 0xff51afd7ed558ccd;
   word = (word ^ (word >> 33)) * 0xc4ceb9fe1a85ec53;

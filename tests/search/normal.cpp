@@ -1,4 +1,4 @@
-// Forgets clients that nothing tells of any more, and renumbers what is only compared.
+// Forgets clients that nothing refers to any more, and renumbers what is only compared.
 #include <algorithm>
 #include <array>
 #include <vector>

@@ -1,4 +1,4 @@
-// What an agent forgets at the end of an operation, an image, or a look.
+// Resets what an agent knows: after an operation, with a closed image, after a stale look.
 #pragma once
 
 #include "state.hpp"

@@ -10,7 +10,7 @@ const char* broken_rule(const World& world) {
     const Ref writer = writer_of(world, node);
     if (writer == kNobody) continue;
     ++writers;
-    if (world.image.owner != writer) return "a server that may write has not the lock";
+    if (world.image.owner != writer) return "a server that may write does not hold the lock";
     if (world.nodes[node].device.stale) return "a device is served again above what another client wrote since";
   }
   return writers > 1 ? "two clients may write at once" : "";
