@@ -79,7 +79,6 @@ class Disturbed(Disturbances):
 
 
 # [failure:1][failure:150]
-@long
 def story_ordered(lab):
     """reads and writes of the same blocks by many threads, over kills, handovers and changes of the Ceph user, can have happened one after another"""
     disturbed = Disturbed(lab)

@@ -2,9 +2,10 @@
 import html
 import os
 import random
+import shutil
 import time
 
-from checks import check, now_us, say
+from checks import Failed, check, long, now_us, say
 from cluster import Image
 from machine import MIB, read
 from picture import drawn_whole
@@ -136,6 +137,7 @@ def page(lab, lines, picture):
 
 
 # [failure:1][failure:150]
+@long
 def story_soak(lab):
     """what an agent, a cluster, another client and kubelet may do, in random order: no read or write out of order, no lost write, no I/O error, and nothing grows"""
     chosen = random.Random(SEED)
@@ -150,6 +152,10 @@ def story_soak(lab):
             found["acked"], found["lost"], found["errors"], found["longest_stall_us"] / 1e6))
         check(found["lost"] == 0 and found["errors"] == 0, lines[-1])
         lines += [told_order(order) for order in soaked.end()]
+    except Failed:
+        for order in soaked.orders:
+            shutil.copy(order.journal, lab.out)
+        raise
     finally:
         for kind in sorted({name for name, _, _ in events}):
             took = sorted(took for name, _, took in events if name == kind and took is not None)

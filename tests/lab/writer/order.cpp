@@ -67,14 +67,12 @@ class Register {
   }
 
   void judge_lasting() {
-    using Entry = std::pair<const std::uint64_t, Value>;
     std::vector<const Entry*> lasting;
     for (const auto& one : values_)
       if (one.second.lasted()) lasting.push_back(&one);
     std::ranges::sort(lasting, {}, [](const Entry* one) { return one->second.first_end; });
     for (std::size_t i = 1; i < lasting.size(); ++i)
-      if (lasting[i]->second.first_end < lasting[i - 1]->second.last_begin)
-        tell(named(lasting[i - 1]->first) + " was there before and after " + named(lasting[i]->first));
+      if (lasting[i]->second.first_end < lasting[i - 1]->second.last_begin) tell_around(*lasting[i - 1], *lasting[i]);
     for (const auto& one : values_) {
       if (one.second.lasted()) continue;
       // Only the last lasting value whose first end is before this value's last begin can contain this value.
@@ -82,11 +80,17 @@ class Register {
                                             [](const Entry* other) { return other->second.first_end; });
       if (after == lasting.begin()) continue;
       const Entry& around = **std::prev(after);
-      if (one.second.first_end < around.second.last_begin)
-        tell(named(around.first) + " was there before and after " + named(one.first));
+      if (one.second.first_end < around.second.last_begin) tell_around(around, one);
     }
   }
 
+  using Entry = std::pair<const std::uint64_t, Value>;
+  /// A write that had no answer yet may have been carried out twice; one that had an answer came late.
+  void tell_around(const Entry& outer, const Entry& inner) {
+    const bool answered = outer.second.write->ended <= inner.second.write->began;
+    tell(named(outer.first) + " was there before and after " + named(inner.first) +
+         (answered ? ", and had its answer before that began" : ", and had no answer yet when that began"));
+  }
   void tell(const std::string& what) { found_.push_back(text_ + what); }
 
   std::string text_;

@@ -45,7 +45,13 @@ TEST_CASE("operations that can have happened one after another are in order") {
 TEST_CASE("a read of an old value after a newer write has ended is out of order") {
   const auto found = violations(History{wrote(1, 0, 10), wrote(2, 20, 30), saw(1, 40, 50)});
   REQUIRE(found.size() == 1);
-  CHECK(found[0] == "block 1: write 1 was there before and after write 2");
+  CHECK(found[0] == "block 1: write 1 was there before and after write 2, and had its answer before that began");
+}
+
+TEST_CASE("a write that comes back before it has its answer is out of order, and is told apart") {
+  const auto found = violations(History{wrote(1, 0, 90), saw(1, 10, 20), wrote(2, 30, 40), saw(1, 50, 60)});
+  REQUIRE(found.size() == 1);
+  CHECK(found[0] == "block 1: write 1 was there before and after write 2, and had no answer yet when that began");
 }
 
 TEST_CASE("a late write that comes after a newer one is out of order") {
