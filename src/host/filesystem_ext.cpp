@@ -124,50 +124,39 @@ constexpr std::array kExt4ReadOnlyCompatible{Feature{0x10000, "orphan_present", 
 constexpr std::array kExt4Words{FeatureWord{kExtSuperblock + 0x60, 4, false, 0x3e7d6, {}},
                                 FeatureWord{kExtSuperblock + 0x64, 4, false, 0xb77f, kExt4ReadOnlyCompatible}};
 
+constexpr FilesystemType kOldest{.name = "ext2",
+                                 .offered = false,
+                                 .package = "e2fsprogs",
+                                 .repair = "e2fsck -f",
+                                 .mkfs_options = ext_options,
+                                 .mkfs = kExtMkfs,
+                                 .mount_option = ext_mount_option,
+                                 .device_options = kExtDevices,
+                                 .panic_option = kExtPanic,
+                                 .has_errors = ext_has_errors,
+                                 .extent = ext_extent,
+                                 .grow = ext_grow,
+                                 .grow_by_mount = ext_grow_by_mount};
+
+constexpr FilesystemType with_journal(FilesystemType type) {
+  type.name = "ext3";
+  type.offered = true;
+  type.without_journal = "noload";
+  return type;
+}
+
+constexpr FilesystemType with_newer_features(FilesystemType type) {
+  type.name = "ext4";
+  type.mkfs_options = ext4_options;
+  type.encryption_option = "-Oencrypt";
+  type.features = kExt4Words;
+  return type;
+}
+
 }  // namespace
 
-constinit const FilesystemType kExt4{.name = "ext4",
-                                     .package = "e2fsprogs",
-                                     .repair = "e2fsck -f",
-                                     .mkfs_options = ext4_options,
-                                     .mkfs = kExtMkfs,
-                                     .encryption_option = "-Oencrypt",
-                                     .mount_option = ext_mount_option,
-                                     .device_options = kExtDevices,
-                                     .panic_option = kExtPanic,
-                                     .without_journal = "noload",
-                                     .features = kExt4Words,
-                                     .has_errors = ext_has_errors,
-                                     .extent = ext_extent,
-                                     .grow = ext_grow,
-                                     .grow_by_mount = ext_grow_by_mount};
-
-constinit const FilesystemType kExt3{.name = "ext3",
-                                     .package = "e2fsprogs",
-                                     .repair = "e2fsck -f",
-                                     .mkfs_options = ext_options,
-                                     .mkfs = kExtMkfs,
-                                     .mount_option = ext_mount_option,
-                                     .device_options = kExtDevices,
-                                     .panic_option = kExtPanic,
-                                     .without_journal = "noload",
-                                     .has_errors = ext_has_errors,
-                                     .extent = ext_extent,
-                                     .grow = ext_grow,
-                                     .grow_by_mount = ext_grow_by_mount};
-
-constinit const FilesystemType kExt2{.name = "ext2",
-                                     .offered = false,
-                                     .package = "e2fsprogs",
-                                     .repair = "e2fsck -f",
-                                     .mkfs_options = ext_options,
-                                     .mkfs = kExtMkfs,
-                                     .mount_option = ext_mount_option,
-                                     .device_options = kExtDevices,
-                                     .panic_option = kExtPanic,
-                                     .has_errors = ext_has_errors,
-                                     .extent = ext_extent,
-                                     .grow = ext_grow,
-                                     .grow_by_mount = ext_grow_by_mount};
+constinit const FilesystemType kExt2 = kOldest;
+constinit const FilesystemType kExt3 = with_journal(kOldest);
+constinit const FilesystemType kExt4 = with_newer_features(with_journal(kOldest));
 
 }  // namespace corbd::host

@@ -335,7 +335,7 @@ task<result<std::unique_ptr<image::Image>>> Clusters::open(image::Access access,
   if (!options.read_only && key.snap_id == 0)
     if (auto recorded = co_await connections_->record(*lease, until); !recorded) co_return recorded.error();
   // docs/sources.md#full-pools
-  const std::string what = "image " + key.text() + " to open, which a full pool or a reached quota prevents";
+  const std::string what = "image " + key.text() + " to open (a full pool or a reached quota would prevent it)";
   const auto asked = lease->connection();
   auto work = open_and_note(*connections_, std::move(*lease), std::move(key), std::move(options));
   co_return co_await ask(asked, std::move(work), until, what, what);

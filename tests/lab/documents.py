@@ -139,6 +139,7 @@ ELSEWHERE = {
         "kubectl drain": "the story runs it as the page on migrations has it", "kubectl uncordon": "the story runs it as the page on migrations has it",
         "kubectl label namespace ceph-csi pod-security.kubernetes.io/enforce-": "the lab's Kubernetes has no Pod Security",
         "ctr -n k8s.io images rm": "the lab's runtime removes no image",
+        "rbd snap rollback": ("tests/lab/stories_model.py", '"snap", "rollback"'), "rbd object-map rebuild": ("tests/lab/stories_model.py", '"object-map", "rebuild"'),
         **dict.fromkeys(("nbd-client -d", "rbd unmap -o force", "umount -f", "umount -l", "rbd lock rm"), "what nobody shall do")},
     (STANDALONE, "Set up"): {
         "ceph config generate-minimal-conf": CEPHS_OWN, "corbd run --standalone": "corbd.service starts it so", "corbd mount --cluster": IN_PASSING},

@@ -72,7 +72,7 @@ void Moves::step(int node, const Answer& answer) {
   if (answer.is<step::CloseImage>()) return close_image(node, what);
   if (answer.is<step::Lock>()) return begin_lock(node);
   if (answer.is<step::Evict>()) return evict(node, answer);
-  // The session's operations have to end first; so has a write that an unmount waits for.
+  // The operations of the NBD link have to end first; so has a write that an unmount waits for.
   const bool under_way = of.agent.client != kNobody && now_->clients[of.agent.client].writes != 0;
   if (answer.is<step::StopSession>() && under_way && !of.record.failed) return;
   if (answer.is<step::Umount>() && of.device.pending != 0) return;
