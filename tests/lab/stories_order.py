@@ -90,7 +90,6 @@ def story_ordered(lab):
 
 
 # [failure:152]
-@long
 def story_ordered_by_keeper(lab):
     """reads and writes of the same blocks by many threads, over three kills and a handover under a keeper, can have happened one after another"""
     disturbed = Disturbed(lab, keeper=True)

@@ -5,7 +5,7 @@ import random
 import shutil
 import time
 
-from checks import Failed, check, long, now_us, say
+from checks import Failed, check, now_us, say
 from cluster import Image
 from machine import MIB, read
 from picture import drawn_whole
@@ -137,7 +137,6 @@ def page(lab, lines, picture):
 
 
 # [failure:1][failure:150]
-@long
 def story_soak(lab):
     """what an agent, a cluster, another client and kubelet may do, in random order: no read or write out of order, no lost write, no I/O error, and nothing grows"""
     chosen = random.Random(SEED)

@@ -3,28 +3,27 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 namespace corbd::writer {
 namespace {
 
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::min();
 
-/// The operations that wrote or saw one value of a block.
+/// The write that made a value, and when the last read that saw it began.
 struct Value {
   std::optional<Operation> write;
-  std::int64_t first_end = Operation::kUnknown, last_begin = kNever;
+  std::int64_t last_begin = kNever;
   bool seen = false;
 
-  void add(const Operation& one) {
-    if (one.writes)
-      write = one;
-    else
-      seen = true;
-    first_end = std::min(first_end, one.ended);
-    last_begin = std::max(last_begin, one.began);
-  }
-  /// It was there from its first end to its last begin.
-  bool lasted() const { return first_end < last_begin; }
+  /// It was there from the write's answer until `last_begin`.
+  bool lasted() const { return write->ended < last_begin; }
+};
+
+/// A value, and a span of time. A value that lasted was there throughout; any other use was at a moment of its span.
+struct Use {
+  std::uint64_t value = 0;
+  std::int64_t first = 0, last = 0;
 };
 
 std::string named(std::uint64_t value) {
@@ -35,26 +34,33 @@ class Register {
  public:
   Register(std::uint64_t block, std::vector<std::string>& found)
       : text_("block " + std::to_string(block) + ": "), found_(found) {
-    values_[Operation::kInitial].add({block, true, Operation::kInitial, kNever, kNever});
+    values_[Operation::kInitial].write = Operation{block, true, Operation::kInitial, kNever, kNever};
   }
 
   void add(const Operation& one) {
-    if (one.writes || one.ended != Operation::kUnknown) values_[one.value].add(one);
-    if (!one.writes && one.ended != Operation::kUnknown) reads_.push_back(one);
+    if (one.writes) {
+      values_[one.value].write = one;
+    } else if (one.ended != Operation::kUnknown) {
+      values_[one.value].seen = true;
+      values_[one.value].last_begin = std::max(values_[one.value].last_begin, one.began);
+      reads_.push_back(one);
+    }
   }
 
   void judge() {
-    judge_reads();
-    // A write without an answer that no read saw may not have happened. judge_reads() told of values that no write
+    collect_reads();
+    // A write without an answer that no read saw may not have happened. collect_reads() told of values that no write
     // made.
     std::erase_if(values_, [](const auto& one) {
       return !one.second.write || (one.second.write->ended == Operation::kUnknown && !one.second.seen);
     });
+    collect_writes();
     judge_lasting();
+    judge_moments();
   }
 
  private:
-  void judge_reads() {
+  void collect_reads() {
     for (const auto& read : reads_) {
       const auto& write = values_.at(read.value).write;
       if (read.value == Operation::kDamaged)
@@ -63,33 +69,39 @@ class Register {
         tell("a read saw " + named(read.value) + ", which nobody has made");
       else if (read.ended < write->began)
         tell("a read saw " + named(read.value) + " before that began");
+      else if (read.began <= write->ended)
+        moments_.push_back({read.value, std::max(read.began, write->began), std::min(read.ended, write->ended)});
+    }
+  }
+
+  void collect_writes() {
+    for (const auto& [value, one] : values_) {
+      if (one.lasted())
+        lasting_.push_back({value, one.write->ended, one.last_begin});
+      else
+        moments_.push_back({value, one.write->began, one.write->ended});
     }
   }
 
   void judge_lasting() {
-    std::vector<const Entry*> lasting;
-    for (const auto& one : values_)
-      if (one.second.lasted()) lasting.push_back(&one);
-    std::ranges::sort(lasting, {}, [](const Entry* one) { return one->second.first_end; });
-    for (std::size_t i = 1; i < lasting.size(); ++i)
-      if (lasting[i]->second.first_end < lasting[i - 1]->second.last_begin) tell_around(*lasting[i - 1], *lasting[i]);
-    for (const auto& one : values_) {
-      if (one.second.lasted()) continue;
-      // Only the last lasting value whose first end is before this value's last begin can contain this value.
-      auto after = std::ranges::lower_bound(lasting, one.second.last_begin, {},
-                                            [](const Entry* other) { return other->second.first_end; });
-      if (after == lasting.begin()) continue;
-      const Entry& around = **std::prev(after);
-      if (one.second.first_end < around.second.last_begin) tell_around(around, one);
+    std::ranges::sort(lasting_, {}, &Use::first);
+    for (std::size_t i = 1; i < lasting_.size(); ++i)
+      if (lasting_[i].first < lasting_[i - 1].last) tell_around(lasting_[i - 1].value, lasting_[i].value);
+  }
+
+  void judge_moments() {
+    std::set<std::pair<std::uint64_t, std::uint64_t>> told;
+    for (const auto& one : moments_) {
+      // Only the last value that lasted from before this span on can contain it.
+      auto after = std::ranges::lower_bound(lasting_, one.first, {}, &Use::first);
+      if (after == lasting_.begin()) continue;
+      const Use& around = *std::prev(after);
+      if (one.last < around.last && told.emplace(around.value, one.value).second) tell_around(around.value, one.value);
     }
   }
 
-  using Entry = std::pair<const std::uint64_t, Value>;
-  /// A write that had no answer yet may have been carried out twice; one that had an answer came late.
-  void tell_around(const Entry& outer, const Entry& inner) {
-    const bool answered = outer.second.write->ended <= inner.second.write->began;
-    tell(named(outer.first) + " was there before and after " + named(inner.first) +
-         (answered ? ", and had its answer before that began" : ", and had no answer yet when that began"));
+  void tell_around(std::uint64_t outer, std::uint64_t inner) {
+    tell(named(outer) + " had its answer, and was there before and after " + named(inner));
   }
   void tell(const std::string& what) { found_.push_back(text_ + what); }
 
@@ -97,6 +109,7 @@ class Register {
   std::vector<std::string>& found_;
   std::map<std::uint64_t, Value> values_;
   std::vector<Operation> reads_;
+  std::vector<Use> lasting_, moments_;
 };
 
 }  // namespace

@@ -24,11 +24,13 @@ struct Operation {
   std::int64_t ended = kUnknown;  ///< ns
 };
 
-/// Returns a sentence for each thing that no order explains; nothing: the history of each block is linearizable, that
-/// is, each operation can have happened at one moment between its begin and its end. If each write has its own value
-/// this needs no search (Gibbons and Korach, "Testing shared memories", 1997). All operations on one value form a zone,
-/// between their first end and their last begin. If the first end is earlier, the block held the value throughout: such
-/// zones must not overlap. Every other zone must not lie wholly inside one of those.
+/// Returns a sentence for each thing that no order explains; nothing: the history of each block can have happened in
+/// one order. A read happens at one moment between its begin and its end. A write may happen more than once in that
+/// time, because the kernel sends a request whose answer was lost again; once it has its answer it never happens again.
+///
+/// Each write has its own value, so this needs no search (after Gibbons and Korach, "Testing shared memories", 1997).
+/// If a read that began after a write's answer saw its value, then the block held that from the answer until the read:
+/// no two such spans overlap. Every other read and write needs one moment that is not inside another value's span.
 std::vector<std::string> violations(const std::vector<Operation>& history);
 
 }  // namespace corbd::writer

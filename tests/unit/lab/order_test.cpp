@@ -16,8 +16,9 @@ constexpr std::int64_t kUnknown = Operation::kUnknown;
 Operation wrote(std::uint64_t value, std::int64_t began, std::int64_t ended) { return {1, true, value, began, ended}; }
 Operation saw(std::uint64_t value, std::int64_t began, std::int64_t ended) { return {1, false, value, began, ended}; }
 
-/// Wing and Gong's search: whether those that are not `done` can follow on a block that holds `value`.
-bool can_follow(const std::vector<Operation>& all, unsigned done, std::uint64_t value) {
+/// Wing and Gong's search: whether those that are not `done` can follow at `now` or later on a block that holds
+/// `value`. A write whose call is not over may happen once more just before a read that saw it.
+bool can_follow(const std::vector<Operation>& all, unsigned done, std::uint64_t value, std::int64_t now) {
   std::int64_t first_end = kUnknown;
   bool complete = true;
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -27,9 +28,16 @@ bool can_follow(const std::vector<Operation>& all, unsigned done, std::uint64_t 
   }
   if (complete) return true;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if ((done & (1U << i)) || all[i].began > first_end) continue;
-    if (!all[i].writes && all[i].value != value) continue;
-    if (can_follow(all, done | (1U << i), all[i].writes ? all[i].value : value)) return true;
+    if (done & (1U << i)) continue;
+    std::int64_t from = std::max(now, all[i].began), until = first_end;
+    if (!all[i].writes && all[i].value != value) {
+      const auto again =
+          std::ranges::find_if(all, [&](const Operation& one) { return one.writes && one.value == all[i].value; });
+      if (again == all.end()) continue;
+      from = std::max(from, again->began);
+      until = std::min(until, again->ended);
+    }
+    if (from <= until && can_follow(all, done | (1U << i), all[i].value, from)) return true;
   }
   return false;
 }
@@ -45,13 +53,23 @@ TEST_CASE("operations that can have happened one after another are in order") {
 TEST_CASE("a read of an old value after a newer write has ended is out of order") {
   const auto found = violations(History{wrote(1, 0, 10), wrote(2, 20, 30), saw(1, 40, 50)});
   REQUIRE(found.size() == 1);
-  CHECK(found[0] == "block 1: write 1 was there before and after write 2, and had its answer before that began");
+  CHECK(found[0] == "block 1: write 1 had its answer, and was there before and after write 2");
 }
 
-TEST_CASE("a write that comes back before it has its answer is out of order, and is told apart") {
-  const auto found = violations(History{wrote(1, 0, 90), saw(1, 10, 20), wrote(2, 30, 40), saw(1, 50, 60)});
-  REQUIRE(found.size() == 1);
-  CHECK(found[0] == "block 1: write 1 was there before and after write 2, and had no answer yet when that began");
+TEST_CASE("a write that comes back before it has its answer is in order") {
+  CHECK(violations(History{wrote(1, 0, 90), saw(1, 10, 20), wrote(2, 30, 40), saw(1, 50, 60)}).empty());
+  CHECK(violations(History{wrote(1, 0, kUnknown), saw(1, 5, 6), wrote(2, 10, 20), saw(1, 30, 40)}).empty());
+  CHECK(
+      violations(History{wrote(1, 0, 100), wrote(2, 0, 100), saw(1, 10, 20), saw(2, 30, 40), saw(1, 50, 60)}).empty());
+}
+
+TEST_CASE("a write that comes back before its answer does not bring back an older one") {
+  CHECK_FALSE(violations(History{wrote(1, 0, 10), wrote(2, 20, 90), saw(2, 30, 40), saw(1, 50, 60)}).empty());
+}
+
+TEST_CASE("a write that comes back after its answer is out of order") {
+  CHECK_FALSE(
+      violations(History{wrote(1, 0, 45), saw(1, 10, 20), wrote(2, 30, 40), saw(2, 50, 51), saw(1, 60, 70)}).empty());
 }
 
 TEST_CASE("a late write that comes after a newer one is out of order") {
@@ -64,14 +82,8 @@ TEST_CASE("an acknowledged write that nobody sees any more is out of order") {
   CHECK(violations(History{wrote(1, 0, 10), saw(0, 20, 30)}).size() == 1);
 }
 
-TEST_CASE("a value that comes back after another one was read is out of order") {
-  CHECK_FALSE(
-      violations(History{wrote(1, 0, 100), wrote(2, 0, 100), saw(1, 10, 20), saw(2, 30, 40), saw(1, 50, 60)}).empty());
-}
-
-TEST_CASE("a write that was never answered may happen once, and not come back") {
+TEST_CASE("a write that was never answered may happen at any later time") {
   CHECK(violations(History{wrote(1, 0, kUnknown), wrote(2, 10, 20), saw(1, 30, 40)}).empty());
-  CHECK_FALSE(violations(History{wrote(1, 0, kUnknown), saw(1, 5, 6), wrote(2, 10, 20), saw(1, 30, 40)}).empty());
 }
 
 TEST_CASE("a read of a value that nobody wrote, or before its write began, or of a torn block is told") {
@@ -102,7 +114,7 @@ TEST_CASE("the judge of the order agrees with a search of all orders in 200000 r
       history.push_back({1, is_write, static_cast<std::uint64_t>(is_write ? i + 1 : below(writes + 1)), began,
                          unknown ? kUnknown : ended});
     }
-    const bool possible = can_follow(history, 0, Operation::kInitial);
+    const bool possible = can_follow(history, 0, Operation::kInitial, std::numeric_limits<std::int64_t>::min());
     in_order += possible;
     if (violations(history).empty() == possible) continue;
     INFO("round " << round);
