@@ -14,7 +14,6 @@ constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::min();
 struct Value {
   std::optional<Operation> write;
   std::int64_t last_begin = kNever;
-  bool seen = false;
 
   /// It was there from the write's answer until `last_begin`.
   bool lasted() const { return write->ended < last_begin; }
@@ -41,26 +40,21 @@ class Register {
     if (one.writes) {
       values_[one.value].write = one;
     } else if (one.ended != Operation::kUnknown) {
-      values_[one.value].seen = true;
-      values_[one.value].last_begin = std::max(values_[one.value].last_begin, one.began);
+      auto& last_begin = values_[one.value].last_begin;
+      last_begin = std::max(last_begin, one.began);
       reads_.push_back(one);
     }
   }
 
   void judge() {
-    collect_reads();
-    // A write without an answer that no read saw may not have happened. collect_reads() told of values that no write
-    // made.
-    std::erase_if(values_, [](const auto& one) {
-      return !one.second.write || (one.second.write->ended == Operation::kUnknown && !one.second.seen);
-    });
+    judge_reads();
     collect_writes();
     judge_lasting();
     judge_moments();
   }
 
  private:
-  void collect_reads() {
+  void judge_reads() {
     for (const auto& read : reads_) {
       const auto& write = values_.at(read.value).write;
       if (read.value == Operation::kDamaged)
@@ -74,8 +68,10 @@ class Register {
     }
   }
 
+  /// A write without an answer can happen after everything else, so it never lies inside another value's span.
   void collect_writes() {
     for (const auto& [value, one] : values_) {
+      if (!one.write) continue;  // judge_reads() told of it
       if (one.lasted())
         lasting_.push_back({value, one.write->ended, one.last_begin});
       else
@@ -92,7 +88,8 @@ class Register {
   void judge_moments() {
     std::set<std::pair<std::uint64_t, std::uint64_t>> told;
     for (const auto& one : moments_) {
-      // Only the last value that lasted from before this span on can contain it.
+      // Spans that lasted do not overlap, or judge_lasting() told of it. So only the last that began before can contain
+      // this one.
       auto after = std::ranges::lower_bound(lasting_, one.first, {}, &Use::first);
       if (after == lasting_.begin()) continue;
       const Use& around = *std::prev(after);
@@ -101,7 +98,8 @@ class Register {
   }
 
   void tell_around(std::uint64_t outer, std::uint64_t inner) {
-    tell(named(outer) + " had its answer, and was there before and after " + named(inner));
+    tell(named(outer) + " was there before and after " + named(inner) +
+         (outer == Operation::kInitial ? "" : ", though it had its answer"));
   }
   void tell(const std::string& what) { found_.push_back(text_ + what); }
 
