@@ -162,7 +162,8 @@ class StrictClient {
     while (out_at_ < out_.size()) {
       const std::size_t piece = std::min<std::size_t>(out_.size() - out_at_, 1 + below(below(3) == 0 ? 40 : 40000));
       const ssize_t sent = ::send(socket_, out_.data() + out_at_, piece, MSG_DONTWAIT | MSG_NOSIGNAL);
-      if (sent < 0 && errno != EAGAIN) wrong("the stream does not take requests any more");
+      if (sent < 0 && errno != EAGAIN)
+        wrong(std::string("the stream takes no requests any more: ") + std::strerror(errno));
       if (sent <= 0) return;
       out_at_ += static_cast<std::size_t>(sent);
     }
