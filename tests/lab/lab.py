@@ -113,6 +113,14 @@ class Lab:
 
     # --- after a story
 
+    def disconnect_devices(self):
+        """A filesystem of a killed agent then ends with I/O errors; otherwise its unmount would wait."""
+        for index in netlink.lab_devices():
+            try:
+                netlink.disconnect(index)
+            except OSError as error:
+                say("clean: nbd%d: %s" % (index, error))
+
     def clean(self):
         """True if nothing of the story is left: then the next one may run in this kernel."""
         if self.tap:
@@ -124,12 +132,7 @@ class Lab:
                 process.kill()
         for agent in self.agents:
             agent.keep_logs()
-        # Disconnect the devices first. A filesystem of a killed agent then ends with I/O errors; otherwise its unmount would wait.
-        for index in netlink.lab_devices():
-            try:
-                netlink.disconnect(index)
-            except OSError as error:
-                say("clean: nbd%d: %s" % (index, error))
+        self.disconnect_devices()
         for target, *_ in sorted(mounts(), reverse=True):
             if target.startswith(self.dir + "/"):
                 # Do not wait for ever: a process inside the kernel cannot be ended.

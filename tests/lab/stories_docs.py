@@ -286,6 +286,7 @@ def on_a_cluster(lab, account, live, kind=Cluster):
         for path in sorted(glob.glob("/var/log/pods/*/*/*.log")):
             say("log: %s: %s" % (path, " | ".join(read(path).splitlines()[-3:])[:600]))
         forget(cluster.server)
+        lab.disconnect_devices()
         raise
     finally:
         cluster.end()
