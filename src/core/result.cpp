@@ -33,6 +33,7 @@ constexpr std::array kRows{
     Row{errc::cancelled, "cancelled", kCancelled},
     Row{errc::unavailable, "unavailable", kUnavailable},
     Row{errc::unreachable, "unreachable", kUnavailable},
+    Row{errc::pool_full, "pool_full", kUnavailable},
     Row{errc::in_use, "in_use", kUnavailable},
     Row{errc::unproven, "unproven", kUnavailable},
     Row{errc::lost, "lost", kUnavailable},

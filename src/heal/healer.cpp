@@ -14,6 +14,7 @@ Outcome outcome_of(const result<>& healed, bool was_unserved) {
   switch (healed.error().code) {
     case errc::unreachable:
     case errc::timed_out:
+    case errc::pool_full:  // each try leaves an open that waits until there is room, so one asks for all
       return Outcome::unreachable;
     case errc::unavailable:
     case errc::busy:

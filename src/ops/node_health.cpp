@@ -1,6 +1,7 @@
 #include "corbd/ops/node_health.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace corbd::ops {
@@ -150,15 +151,17 @@ Component cluster(const std::string& id, const ClusterFacts& facts) {
   std::string line = many(facts.volumes, "volume");
   if (facts.unserved > 0) line += ", " + std::to_string(facts.unserved) + " without a server";
   if (facts.does_not_answer) line += ", does not answer";
+  if (!facts.pool_full.empty()) line += ", " + facts.pool_full;
   if (!facts.node_fenced.empty()) line += ", " + facts.node_fenced;
   if (facts.refused_again > 0)
     line += ", " + std::to_string(facts.refused_again) +
             " that the next start or handover will not serve: " + facts.why_refused;
   const bool stalled = facts.oldest_request >= kStalled;
   if (stalled) line += ", a request has waited for " + age(facts.oldest_request);
-  const auto verdict = facts.does_not_answer || !facts.node_fenced.empty() ? Verdict::critical
-                       : stalled || facts.refused_again > 0                ? Verdict::warning
-                                                                           : Verdict::ok;
+  const bool unusable = facts.does_not_answer || !facts.pool_full.empty() || !facts.node_fenced.empty();
+  const auto verdict = unusable                             ? Verdict::critical
+                       : stalled || facts.refused_again > 0 ? Verdict::warning
+                                                            : Verdict::ok;
   return {"cluster " + id, verdict, std::move(line)};
 }
 
@@ -195,6 +198,7 @@ Verdict verdict(volume::Health health) {
 }
 
 void tally(NodeFacts& into, const std::vector<volume::Status>& all, const heal::HealQueue& queue) {
+  std::set<std::string> unanswered;  // clusters that did not answer a volume which waits
   for (const auto& status : all) {
     ++into.volumes[status.health];
     if (status.cache_lost) ++into.caches_lost;
@@ -209,8 +213,14 @@ void tally(NodeFacts& into, const std::vector<volume::Status>& all, const heal::
     cluster.oldest_request = std::max(cluster.oldest_request, status.oldest);
     if (status.last_error && status.last_error->code == errc::node_fenced)
       cluster.node_fenced = status.last_error->text;
+    if (status.unserved && status.last_error && status.last_error->code == errc::pool_full)
+      cluster.pool_full = status.last_error->text;
+    if (status.unserved && status.last_error && status.last_error->code == errc::unreachable)
+      unanswered.insert(status.cluster_id);
   }
-  for (auto& [id, cluster] : into.clusters) cluster.does_not_answer = queue.waits_for_cluster(id);
+  // A full pool opens the breaker, too.
+  for (auto& [id, cluster] : into.clusters)
+    cluster.does_not_answer = queue.waits_for_cluster(id) && (cluster.pool_full.empty() || unanswered.contains(id));
 }
 
 Verdict NodeHealth::verdict() const {

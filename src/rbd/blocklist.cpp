@@ -1,12 +1,10 @@
 #include "blocklist.hpp"
 
 #include <boost/json/parse.hpp>
-#include <boost/json/serialize.hpp>
 
 #include <algorithm>
 #include <array>
 #include <map>
-#include <memory>
 
 #include "at_once.hpp"
 #include "blocklist_json.hpp"
@@ -15,6 +13,7 @@
 #include "corbd/core/utc.hpp"
 #include "failure.hpp"
 #include "incarnation.hpp"
+#include "mon_command.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -22,29 +21,10 @@ namespace {
 using Entry = image::BlocklistEntry;
 using Kind = image::BlocklistEntry::Kind;
 
-struct MonAnswer {
-  int code = 0;
-  std::string output;
-  std::string text;  ///< for people
-};
-
-MonAnswer command(rados_t cluster, const boost::json::object& words) {
-  const std::string line = boost::json::serialize(words);
-  const char* lines[] = {line.c_str()};
-  char* output = nullptr;
-  char* text = nullptr;
-  std::size_t output_size = 0, text_size = 0;
-  const int code = rados_mon_command(cluster, lines, 1, nullptr, 0, &output, &output_size, &text, &text_size);
-  const std::unique_ptr<char, void (*)(char*)> owned_output(output, &rados_buffer_free);
-  const std::unique_ptr<char, void (*)(char*)> owned_text(text, &rados_buffer_free);
-  return {code, std::string(output == nullptr ? "" : output, output_size),
-          std::string(text == nullptr ? "" : text, text_size)};
-}
-
 }  // namespace
 
 result<std::vector<Entry>> list_blocklist(rados_t cluster, std::vector<std::string>* unknown) {
-  const MonAnswer answer = command(cluster, {{"prefix", "osd blocklist ls"}, {"format", "json"}});
+  const MonAnswer answer = ask_monitors(cluster, {{"prefix", "osd blocklist ls"}, {"format", "json"}});
   if (answer.code == -EACCES || answer.code == -EPERM)
     return Error{errc::permission_denied,
                  "reading the blocklist: " + reason(answer.code) + ": give the user the mon caps 'profile rbd'"};
@@ -65,7 +45,7 @@ result<std::vector<Entry>> list_own(rados_t cluster) {
 
 /// Monitors without ranges take "10.0.0.0/24" for one client, and cut off nobody.
 result<bool> knows_ranges(rados_t cluster) {
-  const MonAnswer answer = command(cluster, {{"prefix", "get_command_descriptions"}});
+  const MonAnswer answer = ask_monitors(cluster, {{"prefix", "get_command_descriptions"}});
   if (answer.code < 0) return failure("asking the monitors which commands they know", answer.code);
   boost::system::error_code failed;
   const auto all = boost::json::parse(answer.output, failed);
@@ -91,7 +71,7 @@ result<MonitorsTime> change(rados_t cluster, const Entry& entry, std::optional<s
                             {"addr", block_for || entry.spelled.empty() ? entry.text() : entry.spelled}};
   if (entry.kind == Kind::range) words["range"] = "range";
   if (block_for) words["expire"] = static_cast<double>(block_for->count());
-  const MonAnswer answer = command(cluster, words);
+  const MonAnswer answer = ask_monitors(cluster, words);
   const std::string doing = (block_for ? "blocking " : "unblocking ") + entry.text();
   if (answer.code == -EACCES || answer.code == -EPERM) {
     // 'profile rbd' allows adding clients and ranges, and nothing else (seen on 16.2.15).
@@ -186,7 +166,7 @@ result<bool> has_own_entry(rados_t cluster, const std::string& client) {
 
 // Monitors check the rights before they parse the address, which is invalid here.
 std::optional<std::string> find_missing_right(rados_t cluster, const std::string& user) {
-  const MonAnswer answer = command(
+  const MonAnswer answer = ask_monitors(
       cluster, {{"prefix", "osd blocklist"}, {"blocklistop", "add"}, {"addr", "corbd-asks/0"}, {"expire", 1.0}});
   if (answer.code != -EACCES && answer.code != -EPERM) return std::nullopt;
   return "Ceph user " + user +

@@ -4,11 +4,13 @@
 #include "connections.hpp"
 #include "corbd/core/log.hpp"
 #include "failure.hpp"
+#include "full_pool.hpp"
 #include "header.hpp"
 #include "identity.hpp"
 #include "image.hpp"
 #include "journal.hpp"
 #include "locks.hpp"
+#include "mon_command.hpp"
 #include "users.hpp"
 
 namespace corbd::rbd {
@@ -117,6 +119,20 @@ result<> is_cluster_of(const Lease& lease, const image::Access& access, const im
                                               ": check config.json"};
 }
 
+task<result<std::optional<std::string>>> ask_why_full(Connections& connections, Lease lease, std::int64_t pool_id) {
+  auto ask = [held = lease.connection(), pool_id]() -> result<std::optional<std::string>> {
+    const MonAnswer answer =
+        ask_monitors(held->cluster, {{"prefix", "osd pool ls"}, {"detail", "detail"}, {"format", "json"}});
+    if (answer.code < 0) return failure("asking the monitors for the pools", answer.code);
+    const auto full = find_full_pool(answer.output, pool_id);
+    if (!full) return full.error();
+    return *full ? std::optional(text_of(**full)) : std::nullopt;
+  };
+  // Fences have other threads, so a question that the monitors leave unanswered delays none.
+  co_return co_await lease->threads->looks.call_to_end(connections.gate(), std::move(ask),
+                                                       "asking which pools are full");
+}
+
 task<result<std::unique_ptr<image::Image>>> open_and_note(Connections& connections, Lease lease, image::Key key,
                                                           image::OpenOptions options) {
   const auto asked = lease.connection();
@@ -151,6 +167,7 @@ class Clusters final : public image::Clusters {
   task<result<image::Header>> header(image::Access access, image::Key key, Until until) override;
   task<result<>> may_write(image::Access access, image::Key key, Until until) override;
   task<result<>> may_serve_anew(image::Access access, image::Key key, bool writes, Until until) override;
+  task<result<std::optional<std::string>>> why_full(image::Access access, std::int64_t pool_id, Until until) override;
   std::optional<std::string> fsid_of(const std::vector<std::string>& monitors) const override {
     return connections_->fsid_of(monitors);
   }
@@ -237,6 +254,13 @@ task<result<std::string>> Clusters::setting(image::Access access, std::string na
     return std::string(text.data());
   };
   co_return co_await looks.call(connections_->gate(), std::move(job), until, "reading Ceph's option " + name);
+}
+
+task<result<std::optional<std::string>>> Clusters::why_full(image::Access access, std::int64_t pool_id, Until until) {
+  auto lease = co_await connections_->lease(access, Connections::Need::monitors, until);
+  if (!lease) co_return lease.error();
+  co_return co_await run_to_end(ask_why_full(*connections_, std::move(*lease), pool_id), until,
+                                "asking which pools are full", "the pools of " + cluster_text(access));
 }
 
 task<result<image::OwnClients>> Clusters::end_refused(image::Access access, Until until) {

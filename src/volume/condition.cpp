@@ -39,6 +39,8 @@ Condition unserved(const Status& status) {
                 because(status)};
   if (code == errc::unreachable)
     return {Kind::inaccessible, "ClusterUnreachable", "the cluster does not answer, and I/O waits" + because(status)};
+  if (code == errc::pool_full)
+    return {Kind::inaccessible, "PoolFull", "the image's pool is full, and I/O waits" + because(status)};
   return {Kind::degraded, "Reconnecting",
           "the device has no server, and I/O waits until the volume is healed" + because(status)};
 }

@@ -119,6 +119,10 @@ task<result<>> ImageSteps::open(Volume& volume) {
     volume.facts.gone = true;
     co_return result<>();
   }
+  // No answer says nothing about the pool.
+  if (!opened && opened.error().code == errc::timed_out)
+    if (const auto full = co_await ports_.clusters.why_full(*to, volume.record->key.pool_id, soon()); full && *full)
+      opened = Error{errc::pool_full, **full};
   if (!opened) {
     const Source& source = volume.record->source;
     Error error = with_context("image " + image::Name{source.pool, source.ns, source.image}.text(), opened.error());

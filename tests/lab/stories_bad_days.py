@@ -95,9 +95,19 @@ class BadDay:
         answer = self.volumes[0].begin("health", 20).end()
         say("%s: %s" % (self.volumes[0].id, answer.get("answer") or answer))
 
+    def wait_named(self, cause):
+        """Until everything that an operator asks names the full pool: an open of its images has then failed."""
+        words = "pool %s is full, and writes to it wait: %s" % (self.lab.pool, cause)
+        def health():
+            return str(self.volumes[0].begin("health", 20).end())
+        begin = time.monotonic()
+        wait_for("`corbd status` to say: %s" % words, lambda: words in ask(self.agent, "status", code=(0, 1, 2, 3)), 120, 2)
+        wait_for("the volume's health to say: %s" % words, lambda: words in health() and "PoolFull" in health(), 30, 2)
+        say("named after %.0f s" % (time.monotonic() - begin))
+
     # --- a trouble
 
-    def through(self, trouble, meanwhile=None, afterwards=None, lasts=None):
+    def through(self, trouble, meanwhile=None, afterwards=None, lasts=None, named=None):
         say("=== %s%s" % (trouble.name, "" if meanwhile is None else ", and " + meanwhile.__name__))
         self.moments.append(now_us())
         trouble.begin(self.lab)
@@ -109,6 +119,8 @@ class BadDay:
         time.sleep(lasts or trouble.lasts)
         if trouble.meanwhile == thrash.FLOW:
             self.wait_flow()
+        if named:
+            self.wait_named(named)
         self.told()
         # Requests that were half done may be answered late, but writes do not go on.
         still = [now - was for now, was in zip(self.counts(), before)]
@@ -156,7 +168,7 @@ def story_bad_day(lab):
 # [failure:131]
 @long
 def story_bad_day_full(lab):
-    """a cluster that is nearfull, backfillfull and full, over kills and handovers: writes wait without an error, and raw block, ext4 and xfs go on once there is room"""
+    """a cluster that is nearfull, backfillfull and full, over kills and handovers: writes wait without an error, the pool is named after a kill, and raw block, ext4 and xfs go on once there is room"""
     day = BadDay(lab, ("block", "ext4", "xfs", "order"))
     day.through(thrash.cluster_is("nearfull"))
     day.through(thrash.cluster_is("backfillfull"))
@@ -164,6 +176,7 @@ def story_bad_day_full(lab):
     day.through(thrash.cluster_is("full"), day.kill)
     day.expect_kernel_silence()
     day.through(thrash.cluster_is("full"), day.begin_handover, day.end_handover)
+    day.through(thrash.cluster_is("full"), day.kill, named="OSDs of it are full")
     day.end(RECONNECTED)
 
 
@@ -202,12 +215,12 @@ def story_bad_day_calls(lab):
 # [failure:131]
 @long
 def story_bad_day_quota(lab):
-    """a pool whose quota is reached again and again, over kills and handovers, also for minutes: writes wait without an error, and raw block, ext4 and xfs go on once it is raised"""
+    """a pool whose quota is reached again and again, over kills and handovers, also for minutes: writes wait without an error, the pool is named after a kill, and raw block, ext4 and xfs go on once it is raised"""
     day = BadDay(lab, ("block", "ext4", "xfs", "order"))
     day.through(thrash.quota_reached(lab.pool, 75))
     day.expect_kernel_silence()
     day.through(thrash.quota_reached(lab.pool), day.begin_handover, day.end_handover)
-    day.through(thrash.quota_reached(lab.pool, 75), day.kill)
+    day.through(thrash.quota_reached(lab.pool), day.kill, named="its quota is reached")
     for _ in range(5):
         day.through(thrash.quota_reached(lab.pool, 1))
     day.end(RECONNECTED)

@@ -103,6 +103,29 @@ TEST_CASE("an unknown error is held back from the application until it has passe
   CHECK(scene.world.kernel.errors == 0);
 }
 
+TEST_CASE("a volume whose image does not open because its pool is full says so, and is served once there is room",
+          "[failure:131]") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged()) == errc::ok);
+  scene.world.cluster.full_pools = {1};
+  scene.kill_and_start();
+  CHECK(scene.want(plan::Healed{}) == errc::pool_full);
+  CHECK(scene.error().find("pool pool is full") != std::string::npos);
+  scene.world.cluster.full_pools.clear();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+}
+
+TEST_CASE("a cluster that does not answer is not called full, even if it was", "[failure:131]") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged()) == errc::ok);
+  scene.kill_and_start();
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call == "fence") scene.world.cluster.full_pools = {1};
+    if (call == "why full") scene.world.cluster.dead = true;
+  };
+  CHECK(scene.want(plan::Healed{}) == errc::unreachable);
+}
+
 TEST_CASE("a write that a full cluster or a quota refuses waits until there is room", "[failure:131][rule:9]") {
   for (const int refused : {ENOSPC, EDQUOT}) {
     INFO(refused);

@@ -24,6 +24,7 @@ enum class errc {
   cancelled,            ///< The waiter left; the operation may still be going on.
   unavailable,          ///< Something outside (helper, kernel) does not answer now.
   unreachable,          ///< The cluster does not answer now.
+  pool_full,            ///< The cluster holds writes to the pool back: the pool is at its quota, or its OSDs are full.
   in_use,               ///< Someone else uses the image or the device.
   unproven,             ///< It is not proven that the image is still ours.
   lost,                 ///< It is proven that the image is not ours any more, or not the same image.

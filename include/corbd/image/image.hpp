@@ -140,6 +140,11 @@ class Clusters {
   /// Checks, on a client of its own, whether the user may read that image's header and, if `writes`, change it. A new
   /// client has the present rights; it ends at once.
   virtual task<result<>> may_serve_anew(Access, Key, bool /*writes*/, Until) { co_return result<>(); }
+  /// Returns why writes to that pool wait, and what to do, if the monitors call it full. Nothing: it is not full. An
+  /// error: they did not answer, which says nothing about the pool.
+  virtual task<result<std::optional<std::string>>> why_full(Access, std::int64_t /*pool_id*/, Until) {
+    co_return std::nullopt;
+  }
   /// Returns the fsid of the cluster that had these monitors at the last connection. Nothing: there was none.
   virtual std::optional<std::string> fsid_of(const std::vector<std::string>& /*monitors*/) const {
     return std::nullopt;
@@ -147,7 +152,7 @@ class Clusters {
   /// Opens by identity: pool ID, namespace and image ID come from the key. not_found: that very image is gone.
   /// unsafe_config: the effective configuration would acknowledge writes before they are stored, or another client's
   /// persistent cache has writes that are not stored. failed_precondition: the mirror of another cluster's image, or a
-  /// feature that refuse() of features.hpp names.
+  /// feature that refuse() of features.hpp names. pool_full: it was not opened in time, because the pool is full.
   virtual task<result<std::unique_ptr<Image>>> open(Access access, Key key, OpenOptions options, Until until) = 0;
   /// Returns every client that has an image of that pool and namespace open, by its watch. Asks for one image after the
   /// other.

@@ -182,7 +182,8 @@ class Cluster {
   std::optional<std::map<std::string, KeptKey>> standby_keys;
   bool kms_silent = false;  ///< it answers nothing, and carries requests out later
   bool dead = false;
-  bool data_hang = false;  ///< the placement groups of all data are down; everything else is answered
+  bool data_hang = false;             ///< the placement groups of all data are down; everything else is answered
+  std::set<std::int64_t> full_pools;  ///< writes to them wait, as does an open for writing
   duration slow{};
   int odd_error = 0;  ///< errno with which OSDs answer every read and write, without effect
   /// Duration of an entry that names no time, as librbd and the kernel make it when they break a lock:

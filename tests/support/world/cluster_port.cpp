@@ -117,6 +117,13 @@ class Clusters final : public image::Clusters {
     if (auto may = has_rights(access, !options.read_only); !may) co_return may.error();
     if (auto known = world_.agent.knows_before(); !known) co_return known.error();
     note_options(access);
+    // The watch that an open for writing sets is a write.
+    while (!options.read_only && world_.cluster.full_pools.contains(key.pool_id)) {
+      const auto next = world_.loop().clock.now() + std::chrono::milliseconds(100);
+      const Waited how = co_await sleep_until(world_.loop().control(), world_.loop().clock,
+                                              std::min(next, until.deadline), until.scope);
+      if (how == Waited::cancelled || world_.loop().clock.now() >= until.deadline) co_return wait_error(how, "open");
+    }
     if (!options.read_only)
       if (auto recorded = world_.agent.record(by); !recorded) co_return recorded.error();
     // A caller that left drops the image, which closes it.
@@ -140,6 +147,18 @@ class Clusters final : public image::Clusters {
         });
     if (!done) co_return done.error();
     co_return std::move(*opened);
+  }
+
+  task<result<std::optional<std::string>>> why_full(image::Access, std::int64_t pool_id, Until until) override {
+    const auto found = std::make_shared<std::optional<std::string>>();
+    auto done = co_await world_.calls.ask_cluster("why full", "", until,
+                                                  [&cluster = world_.cluster, pool_id, found]() -> result<> {
+                                                    if (cluster.full_pools.contains(pool_id))
+                                                      *found = "pool " + cluster.pools.at(pool_id) + " is full";
+                                                    return {};
+                                                  });
+    if (!done) co_return done.error();
+    co_return *found;
   }
 
   void retire_all(const image::Access& access) override { world_.agent.retire_all(access); }

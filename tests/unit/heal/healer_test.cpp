@@ -57,6 +57,22 @@ TEST_CASE("two healers with the same jitter try at the same times") {
   CHECK(tries(one) == tries(other));
 }
 
+TEST_CASE("while a pool is full, one volume at a time asks for all of the cluster") {
+  test::Loop loop;
+  ManyVolumes volumes(20);
+  for (auto& one : volumes.all) one.unserved = true;
+  volumes.outcome = Error{errc::pool_full, "as asked for"};
+  heal::Config config;
+  config.jitter = repeatable_jitter(7);
+  heal::Healer healer(loop.control(), loop.clock, volumes, config);
+  healer.start();
+  loop.advance(1min);
+  const auto before = volumes.wishes.size();
+  loop.advance(10min);
+  CHECK(volumes.wishes.size() < before + 40);
+  loop.run(healer.stop());
+}
+
 TEST_CASE("a start checks each of twenty thousand healthy volumes once") {
   test::Loop loop;
   ManyVolumes volumes(20'000);

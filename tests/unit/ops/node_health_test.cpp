@@ -324,6 +324,33 @@ TEST_CASE(
   CHECK(ops::judge(facts).ready());
 }
 
+TEST_CASE(
+    "a cluster whose pool is full is critical and names the pool, and is silent only if it left another question open",
+    "[failure:131]") {
+  const bool silent = GENERATE(false, true);
+  heal::HealQueue queue({});
+  heal::HealEntry entry;
+  entry.volume_id = "1";
+  entry.cluster_id = "a";
+  queue.add(entry, time_point());
+  REQUIRE(queue.start(time_point()).size() == 1);
+  queue.ended("1", heal::Outcome::unreachable, time_point(), 0.5);
+  std::vector<volume::Status> all(2);
+  for (auto& one : all) {
+    one.cluster_id = "a";
+    one.health = Health::reconnecting;
+    one.unserved = true;
+    one.last_error = Error{errc::pool_full, "pool volumes is full"};
+  }
+  if (silent) all[1].last_error = Error{errc::unreachable, "no monitor answers"};
+  NodeFacts facts;
+  ops::tally(facts, all, queue);
+  CHECK(facts.clusters["a"].does_not_answer == silent);
+  CHECK(component(facts, "cluster a").verdict == Verdict::critical);
+  CHECK_THAT(component(facts, "cluster a").text, ContainsSubstring("pool volumes is full"));
+  CHECK((component(facts, "cluster a").text.find("does not answer") != std::string::npos) == silent);
+}
+
 TEST_CASE("the facts of volumes and clusters come from the volumes' statuses") {
   std::vector<volume::Status> all(3);
   all[0].health = Health::staged;

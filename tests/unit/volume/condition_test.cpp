@@ -43,6 +43,7 @@ TEST_CASE("a volume that is not served gets the kind and the reason of its state
            Row{status_of(Health::reconnecting, errc::unreachable), Kind::inaccessible, "ClusterUnreachable"},
            Row{status_of(Health::reconnecting, errc::fenced), Kind::inaccessible, "ClientFenced"},
            Row{access_lost, Kind::inaccessible, "ClientFenced"},
+           Row{status_of(Health::reconnecting, errc::pool_full), Kind::inaccessible, "PoolFull"},
            Row{status_of(Health::reconnecting, errc::node_fenced), Kind::inaccessible, "NodeFenced"},
            Row{status_of(Health::unproven, errc::unproven), Kind::inaccessible, "OwnershipUnproven"},
            Row{status_of(Health::lost, errc::lost), Kind::inaccessible, "ImageLost"},
