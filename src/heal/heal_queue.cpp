@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 namespace corbd::heal {
 namespace {
@@ -44,6 +45,9 @@ void HealQueue::add(HealEntry found, time_point now) {
   found.due = now;
   found.under_way = false;
   found.attempts = 0;
+  found.failed_with = errc::ok;
+  found.own_due.reset();
+  found.was_hurried = false;
   // The volume is down again soon after it was healed, so its backoff goes on where it was.
   if (const auto past = healed_.find(found.volume_id); past != healed_.end()) {
     found.attempts = past->second.attempts;
@@ -86,7 +90,7 @@ std::vector<std::string> HealQueue::start(time_point now) {
   return chosen;
 }
 
-void HealQueue::ended(const std::string& volume_id, Outcome outcome, time_point now, double random) {
+void HealQueue::ended(const std::string& volume_id, Outcome outcome, time_point now, double random, errc answer) {
   const auto place = entries_.find(volume_id);
   if (place == entries_.end() || !place->second.under_way) return;
   HealEntry& entry = place->second;
@@ -98,18 +102,33 @@ void HealQueue::ended(const std::string& volume_id, Outcome outcome, time_point 
     // The volume's own backoff stays as it is, because the cluster's breaker decides when to try again.
     of.unanswered(now, random);
     entry.due = entry.unheard = now;
+    entry.own_due.reset();
     return;
   }
   if (outcome == Outcome::well || outcome == Outcome::not_asked)
     of.unasked();
   else
     of.answered();
+  if (outcome == Outcome::healed) hurry_others(entry, now);
   if (outcome == Outcome::healed || outcome == Outcome::well) {
     remove(volume_id, now);
     healed_.at(volume_id).by_a_try = outcome == Outcome::healed;
     return;
   }
-  entry.due = now + config_.backoff.after(entry.attempts++, random);
+  entry.failed_with = outcome == Outcome::failed ? answer : errc::ok;
+  // A hurried try leaves the volume's own backoff as it is.
+  const auto own_due = std::exchange(entry.own_due, std::nullopt);
+  entry.was_hurried = own_due.has_value();
+  entry.due = own_due ? *own_due : now + config_.backoff.after(entry.attempts++, random);
+}
+
+void HealQueue::hurry_others(const HealEntry& healed, time_point now) {
+  if (healed.failed_with == errc::ok) return;
+  for (auto& [id, entry] : entries_) {
+    if (entry.cluster_id != healed.cluster_id || entry.failed_with != healed.failed_with) continue;
+    if (entry.under_way || entry.was_hurried || entry.due <= now) continue;
+    entry.own_due = std::exchange(entry.due, now);
+  }
 }
 
 time_point HealQueue::next(time_point now) const {

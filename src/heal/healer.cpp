@@ -151,7 +151,7 @@ task<> Healer::attempt(std::string volume_id) {
   // A volume that is given up is not healed: only its tombstone answers.
   if (outcome == Outcome::healed && after && after->health != volume::Health::failed)
     log::info("volume.healed", {{"volume", volume_id}, {"attempts", queue_.entries().at(volume_id).attempts + 1}});
-  queue_.ended(volume_id, outcome, clock_.now(), config_.jitter());
+  queue_.ended(volume_id, outcome, clock_.now(), config_.jitter(), healed ? errc::ok : healed.error().code);
   // Go through the timer: direct calls of tries that end at once would nest, one for each volume of the node.
   arm(clock_.now(), next_timer_, &Healer::start_due_tries);
 }

@@ -8,10 +8,12 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "corbd/core/breaker.hpp"
+#include "corbd/core/result.hpp"
 
 namespace corbd::heal {
 
@@ -26,6 +28,9 @@ struct HealEntry {
   time_point due{};            ///< earliest time of the next try
   time_point unheard{};        ///< time of its last try without an answer; the cluster's other volumes then ask first
   bool under_way = false;
+  errc failed_with = errc::ok;        ///< the cluster's answer to its last try, if that failed
+  std::optional<time_point> own_due;  ///< while it is due because another volume was healed: when its backoff ends
+  bool was_hurried = false;           ///< such a try failed, and none at the end of its own backoff has ended since
 };
 
 enum class Outcome {
@@ -57,7 +62,9 @@ class HealQueue {
 
   /// Returns the volumes to try now. They count as under way until ended().
   std::vector<std::string> start(time_point now);
-  void ended(const std::string& volume_id, Outcome outcome, time_point now, double random);
+  /// `answer`: the cluster's, after Outcome::failed. Once a volume is healed, the others of its cluster that failed
+  /// with the same answer are due: the cause may have been common, such as a fence of the node.
+  void ended(const std::string& volume_id, Outcome outcome, time_point now, double random, errc answer = errc::ok);
   /// Returns when start() may have more without an add() or ended() before; max() if never.
   time_point next(time_point now) const;
 
@@ -75,6 +82,7 @@ class HealQueue {
     bool by_a_try = false;  ///< false: it needed no try
   };
   Breaker& breaker(const std::string& cluster_id);
+  void hurry_others(const HealEntry& healed, time_point now);
 
   Config config_;
   std::size_t under_way_ = 0;

@@ -157,6 +157,74 @@ TEST_CASE("a volume that fails again right after each heal is tried ever less of
   CHECK(queue.start(now) == Ids{"2"});
 }
 
+namespace {
+
+/// A queue whose volumes have failed with these answers, and wait for backoffs of a minute at most.
+HealQueue failed_queue(const std::vector<std::pair<HealEntry, errc>>& volumes, std::size_t at_once = 16) {
+  HealQueue queue({.at_once = at_once});
+  auto now = t0;
+  for (const auto& [volume, answer] : volumes) queue.add(volume, now);
+  for (int failure = 0; failure < 7; ++failure) {
+    for (std::size_t failed = 0; failed < volumes.size();)
+      for (const auto& id : queue.start(now)) {
+        const auto one = std::ranges::find(volumes, id, [](const auto& of) { return of.first.volume_id; });
+        queue.ended(id, Outcome::failed, now, one == volumes.begin() ? 0.1 : 0.9, one->second);
+        ++failed;
+      }
+    if (failure < 6) now += std::chrono::minutes(1);
+  }
+  return queue;
+}
+const time_point kFailed = t0 + std::chrono::minutes(6);
+const time_point kFirstIsDue = kFailed + seconds(6);
+
+}  // namespace
+
+TEST_CASE("once a volume is healed, the others of its cluster that failed with the same answer are tried at once") {
+  auto queue = failed_queue({{entry("first"), errc::node_fenced},
+                             {entry("same"), errc::node_fenced},
+                             {entry("other answer"), errc::unproven},
+                             {entry("other cluster", "b"), errc::node_fenced}});
+  REQUIRE(queue.start(kFirstIsDue) == Ids{"first"});
+  CHECK(queue.start(kFirstIsDue).empty());
+  queue.ended("first", Outcome::healed, kFirstIsDue, 0.5);
+  CHECK(queue.start(kFirstIsDue) == Ids{"same"});
+}
+
+TEST_CASE("a volume that was well, or had not failed before, hurries no other") {
+  const Outcome outcome = GENERATE(Outcome::well, Outcome::healed);
+  auto queue = failed_queue({{entry("first"), errc::node_fenced}, {entry("same"), errc::node_fenced}});
+  if (outcome == Outcome::healed) queue.add(entry("new"), kFirstIsDue);
+  const auto ids = queue.start(kFirstIsDue);
+  REQUIRE(ids.size() == (outcome == Outcome::healed ? 2 : 1));
+  queue.ended(ids.back(), outcome, kFirstIsDue, 0.5);
+  CHECK(queue.start(kFirstIsDue).empty());
+}
+
+TEST_CASE("volumes that are tried because another was healed are no more at once than any others") {
+  std::vector<std::pair<HealEntry, errc>> volumes{{entry("0"), errc::node_fenced}};
+  for (int i = 10; i < 60; ++i) volumes.emplace_back(entry(std::to_string(i)), errc::node_fenced);
+  auto queue = failed_queue(volumes, 4);
+  REQUIRE(queue.start(kFirstIsDue) == Ids{"0"});
+  queue.ended("0", Outcome::healed, kFirstIsDue, 0.5);
+  CHECK(queue.start(kFirstIsDue).size() == 4);
+  CHECK(queue.start(kFirstIsDue).empty());
+}
+
+TEST_CASE("a volume that fails again although another was healed waits for its own backoff") {
+  auto queue = failed_queue({{entry("0 first"), errc::node_fenced},
+                             {entry("1 bad"), errc::node_fenced},
+                             {entry("2 good"), errc::node_fenced}});
+  REQUIRE(queue.start(kFirstIsDue) == Ids{"0 first"});
+  queue.ended("0 first", Outcome::healed, kFirstIsDue, 0.5);
+  REQUIRE(queue.start(kFirstIsDue) == Ids{"1 bad", "2 good"});
+  queue.ended("1 bad", Outcome::failed, kFirstIsDue, 0.5, errc::node_fenced);
+  queue.ended("2 good", Outcome::healed, kFirstIsDue, 0.5);
+  CHECK(queue.start(kFirstIsDue).empty());
+  CHECK(queue.next(kFirstIsDue) == kFailed + seconds(54));
+  CHECK(queue.start(kFailed + seconds(54)) == Ids{"1 bad"});
+}
+
 TEST_CASE("a volume that an operator asks for is tried at once") {
   HealQueue queue({});
   queue.add(entry("1"), t0);

@@ -57,6 +57,22 @@ TEST_CASE("two healers with the same jitter try at the same times") {
   CHECK(tries(one) == tries(other));
 }
 
+TEST_CASE("once one volume is healed after a fence of the node, the others are tried at once") {
+  test::Loop loop;
+  ManyVolumes volumes(20);
+  for (auto& one : volumes.all) one.unserved = true;
+  volumes.outcome = Error{errc::node_fenced, "as asked for"};
+  heal::Healer healer(loop.control(), loop.clock, volumes, {});
+  healer.start();
+  loop.advance(10min);
+  volumes.outcome = {};
+  const auto before = volumes.wishes.size();
+  while (volumes.wishes.size() == before) loop.step();
+  loop.advance(10ms);
+  CHECK(volumes.wishes.size() == before + 20);
+  loop.run(healer.stop());
+}
+
 TEST_CASE("while a pool is full, one volume at a time asks for all of the cluster") {
   test::Loop loop;
   ManyVolumes volumes(20);
