@@ -20,6 +20,25 @@ TEST_CASE("a volume that stayed here waits only as long as a tool holds the dead
   CHECK(scene.world.kernel.answered == 1);
 }
 
+TEST_CASE("a lock that a dead tool left is removed by hand, and then an operator override serves the volume",
+          "[rule:2a]") {
+  Dead scene;
+  scene.forgotten();
+  REQUIRE(scene.world.cluster.maintain(scene.image(), kTool));
+  scene.world.cluster.leave(scene.image(), kTool, false);
+  scene.start({}, false);
+  CHECK(scene.want(plan::Healed{true}) == errc::unproven);
+  CHECK(scene.error().find("only then `rbd lock rm`") != std::string::npos);
+  CHECK_FALSE(scene.device().alive);
+  // As docs/runbook.md#corbdvolumeunproven says.
+  scene.world.cluster.blocklist(kTool);
+  scene.image().lock_owner.clear();
+  scene.image().changed();
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
+  CHECK(scene.want(plan::Healed{true}) == errc::ok);
+  CHECK(scene.device().alive);
+}
+
 TEST_CASE("an image that somebody locked by hand is open only while a heal looks, although a device waits for it",
           "[failure:106]") {
   Dead scene;
