@@ -78,6 +78,8 @@ volume::Config shell_config(const Options& options, const std::string& boot_id) 
   config.policy.node = options.nodeid;
   config.policy.fencing = options.fencing;
   config.policy.fence_out_of_service = options.fence_out_of_service;
+  config.quiesce = options.quiesce;
+  config.freeze_limit = std::chrono::seconds(options.freeze_limit_s);
   return config;
 }
 

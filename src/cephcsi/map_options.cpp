@@ -38,6 +38,7 @@ result<std::uint64_t> seconds_of(const Option& option) {
 bool is_off(std::string_view value) {
   return value == "false" || value == "0" || value == "no" || value == "off" || value == "disabled";
 }
+bool is_on(std::string_view value) { return value == "true" || value == "1" || value == "yes" || value == "on"; }
 
 /// Options that put a cache in between which acknowledges writes before they are stored.
 bool is_cache(std::string_view name) {
@@ -86,6 +87,12 @@ result<> read_option(const Option& option, NbdOptions& into) {
     into.read_only = !is_off(option.value);
   } else if (option.name == "notrim") {
     into.serving.trim = is_off(option.value);
+  } else if (option.name == "quiesce") {
+    if (!is_on(option.value) && !is_off(option.value))
+      return bad_option("quiesce=" + printable(option.value) +
+                        " is neither true nor false: write nbd:quiesce, or "
+                        "nbd:quiesce=false");
+    into.serving.quiesce = is_on(option.value);
   } else if (option.name == "reattach-timeout") {
     const auto seconds = seconds_of(option);
     if (!seconds) return seconds.error();

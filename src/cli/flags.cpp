@@ -109,6 +109,13 @@ constexpr auto kTable = std::to_array<Flag>({
      "With --handover and --pod: seconds for which an agent that is told to end serves devices in use until the next "
      "agent asks for them; the pod's terminationGracePeriodSeconds must be longer",
      nullptr, 0, 86400},
+    {"quiesce", Kind::boolean, &Run::quiesce,
+     "Freeze the filesystem of a volume while a snapshot of its image is made, wherever that is done. A volume's "
+     "mapOptions decide otherwise: nbd:quiesce, nbd:quiesce=false"},
+    {"freeze-limit", Kind::number, &Run::freeze_limit_s,
+     "Seconds after which a filesystem that is frozen for a snapshot is thawed in any case; librbd forgets a snapshot "
+     "after 10",
+     nullptr, 1, 9},
     {"volume-health", Kind::boolean, &Run::volume_health, "Also serve NodeGetVolumeHealth, which is alpha in CSI 1.13"},
     {"allow-core-dumps", Kind::boolean, &Run::allow_core_dumps,
      "Leave a core dump when the agent crashes; the dump contains Ceph keys and passphrases"},

@@ -57,6 +57,14 @@ std::string loss_of(const v1::Volume& volume) {
          for_terminal(volume.id()) + " --loss-accepted`";
 }
 
+std::string snapshots_of(const v1::Volume& volume) {
+  if (!volume.has_freezes()) return "";
+  const auto& of = volume.freezes();
+  return "freeze the filesystem: " + std::to_string(of.made()) + " made, " + std::to_string(of.refused()) +
+         " refused, " + std::to_string(of.broken()) + " broken, longest " + age(of.longest_ms()) +
+         (of.frozen() ? "; frozen now" : "");
+}
+
 std::string error_of(const v1::Volume& volume) {
   return volume.has_last_error() ? volume.last_error().code() + ": " + volume.last_error().text() : "";
 }
@@ -181,6 +189,7 @@ std::string volume_page(const v1::GetVolumeResponse& response, std::int64_t now_
       {"service:", service_of(volume)},
       {"reads from:", cell(reads_of(volume))},
       {"since start:", many(volume.links_lost(), "link") + " lost, longest stall " + age(volume.longest_stall_ms())},
+      {"snapshots:", cell(snapshots_of(volume))},
       {"lost cache:", cell(loss_of(volume))},
       {"healing:", cell(healing_of(volume))},
       {"last error:", cell(error_of(volume))}};

@@ -118,6 +118,23 @@ struct Trim {
   static constexpr std::tuple fields{required("target", &Trim::target)};
   std::string what() const { return "trim " + target; }
 };
+struct Freeze {
+  using Reply = std::string;
+  static constexpr std::string_view name = "freeze";
+  static constexpr seconds patience = kMounting;
+  std::string target;
+  std::uint64_t last_ns = 0;  ///< nothing is frozen later, by the monotonic clock that agent and helper share
+  static constexpr std::tuple fields{required("target", &Freeze::target), required("last_ns", &Freeze::last_ns)};
+  std::string what() const { return "freeze the filesystem at " + target; }
+};
+struct Thaw {
+  using Reply = bool;
+  static constexpr std::string_view name = "thaw";
+  static constexpr seconds patience = kMounting;
+  std::string target;
+  static constexpr std::tuple fields{required("target", &Thaw::target)};
+  std::string what() const { return "thaw the filesystem at " + target; }
+};
 struct MeasureUsage {
   using Reply = Usage;
   static constexpr std::string_view name = "usage";

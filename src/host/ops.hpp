@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "corbd/core/result.hpp"
+#include "corbd/core/time.hpp"
 #include "corbd/host/fscrypt.hpp"
 #include "corbd/host/host.hpp"
 #include "corbd/host/kernel_needs.hpp"
@@ -47,6 +48,12 @@ result<> grow(const std::string& device, const std::string& fstype, const std::s
 /// Both return not_found if nothing is mounted there.
 result<std::uint64_t> trim(const std::string& target);
 result<Usage> usage(const std::string& target);
+
+/// Implement Mounts::freeze and thaw. An answer of freeze() is final: nothing of it is under way any more. Its caller
+/// may have left, or died, before it ends: it leaves nothing frozen that it froze later than `last`.
+result<std::string> freeze(const std::string& target, time_point last,
+                           time_point (*now)() = std::chrono::steady_clock::now);
+result<bool> thaw(const std::string& target);
 
 /// These implement the Luks port. `iterations` are argon2's; 0 means as many as take two seconds here.
 result<LuksHeader> luks_look(const std::string& device);

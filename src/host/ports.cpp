@@ -29,6 +29,13 @@ class HelperMounts final : public Mounts {
   task<result<std::uint64_t>> trim(std::string target, HelperOwner owner, Until until) override {
     return call(helpers_, Trim{target}, std::move(owner), until);
   }
+  task<result<std::string>> freeze(std::string target, HelperOwner owner, Until until) override {
+    const auto last = std::chrono::nanoseconds(until.deadline.time_since_epoch()).count();
+    return call(helpers_, Freeze{target, static_cast<std::uint64_t>(last)}, std::move(owner), until);
+  }
+  task<result<bool>> thaw(std::string target, HelperOwner owner, Until until) override {
+    return call(helpers_, Thaw{target}, std::move(owner), until);
+  }
   task<result<Usage>> usage(std::string target, Until until) override {
     const MeasureUsage wanted{target};
     for (const auto& stuck : helpers_.stuck())

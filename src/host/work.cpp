@@ -20,6 +20,10 @@ result<> perform(const Bind& asked) { return ops::bind(asked.source, asked.targe
 result<> perform(const Unmount& asked) { return ops::unmount(asked.target, asked.sync); }
 result<> perform(const LimitIo& asked) { return ops::limit_io("/sys/fs/cgroup", asked.pod_uid, asked.line); }
 result<std::uint64_t> perform(const Trim& asked) { return ops::trim(asked.target); }
+result<std::string> perform(const Freeze& asked) {
+  return ops::freeze(asked.target, time_point(std::chrono::nanoseconds(asked.last_ns)));
+}
+result<bool> perform(const Thaw& asked) { return ops::thaw(asked.target); }
 result<Usage> perform(const MeasureUsage& asked) { return ops::usage(asked.target); }
 result<Extent> perform(const MeasureExtent& asked) { return ops::extent(asked.device, asked.fstype, asked.target); }
 result<> perform(const Grow& asked) { return ops::grow(asked.device, asked.fstype, asked.target); }
@@ -59,9 +63,9 @@ result<> perform(const LockFolder& asked) { return ops::fscrypt_lock(asked.targe
 std::span<const helper::Known> helper_operations() {
   using namespace operation;
   return helper::kKnown<ProbeDevice, MakeFilesystem, RepairFilesystem, ReadKernelNeeds, TryKernelNeeds, MountDevice,
-                        Bind, Unmount, LimitIo, Trim, MeasureUsage, MeasureExtent, Grow, CheckUnused, Tune, FindDaemons,
-                        DismissDaemons, LookForLuks, FormatLuks, OpenLuks, ResizeLuks, CloseLuks, TryLuksKey,
-                        AddLuksKey, RemoveLuksKey, LookForFolder, MakeFolder, UnlockFolder, LockFolder>;
+                        Bind, Unmount, LimitIo, Trim, Freeze, Thaw, MeasureUsage, MeasureExtent, Grow, CheckUnused,
+                        Tune, FindDaemons, DismissDaemons, LookForLuks, FormatLuks, OpenLuks, ResizeLuks, CloseLuks,
+                        TryLuksKey, AddLuksKey, RemoveLuksKey, LookForFolder, MakeFolder, UnlockFolder, LockFolder>;
 }
 
 }  // namespace corbd::host

@@ -123,6 +123,14 @@ v1::Volume to_message(const volume::Status& status, const heal::HealQueue& queue
   out.set_oldest_request_ms(ms(status.oldest));
   out.set_links_lost(status.counts.links_lost);
   out.set_longest_stall_ms(ms(status.counts.longest_stall));
+  if (status.quiesces || status.frozen) {
+    const auto& freezes = status.counts.freezes;
+    out.mutable_freezes()->set_made(freezes.made);
+    out.mutable_freezes()->set_refused(freezes.refused);
+    out.mutable_freezes()->set_broken(freezes.broken);
+    out.mutable_freezes()->set_longest_ms(ms(freezes.longest));
+    out.mutable_freezes()->set_frozen(status.frozen);
+  }
   if (status.last_error) {
     out.mutable_last_error()->set_code(std::string(name(status.last_error->code)));
     out.mutable_last_error()->set_text(valid_utf8(status.last_error->text));

@@ -115,6 +115,18 @@ void volumes(Families& into, const Snapshot& snapshot) {
   per_volume(into, snapshot, "corbd_volume_longest_stall_seconds", MetricType::Gauge,
              "Longest time that the volume was without a server since the agent's start.",
              [](const auto& volume) { return seconds(volume.counts.longest_stall); });
+  per_volume(into, snapshot, "corbd_volume_freezes_total", MetricType::Counter,
+             "Snapshots for which the volume's filesystem was frozen.",
+             [](const auto& volume) { return double{1} * volume.counts.freezes.made; });
+  per_volume(into, snapshot, "corbd_volume_freezes_refused_total", MetricType::Counter,
+             "Snapshots that were refused because the volume's filesystem could not be frozen.",
+             [](const auto& volume) { return double{1} * volume.counts.freezes.refused; });
+  per_volume(into, snapshot, "corbd_volume_freezes_broken_total", MetricType::Counter,
+             "Snapshots before whose end the volume's filesystem was thawed. They may not be consistent.",
+             [](const auto& volume) { return double{1} * volume.counts.freezes.broken; });
+  per_volume(into, snapshot, "corbd_volume_longest_freeze_seconds", MetricType::Gauge,
+             "Longest time that the volume's filesystem was frozen since the agent's start.",
+             [](const auto& volume) { return seconds(volume.counts.freezes.longest); });
   into.family("corbd_volume_io_limit", MetricType::Gauge,
               "Limit of a pod's cgroup for the volume, a second: in requests (iops) or bytes (bps).");
   for (const auto& volume : snapshot.volumes)

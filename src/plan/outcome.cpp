@@ -99,6 +99,7 @@ std::string left_for_next_stage(const Record& record, const Staged& wish) {
 
 bool tells_of_ownership(const Wish& wish, const result<>& outcome, const Facts& facts) {
   if (facts.ownership || facts.attachment) return true;
+  if (std::holds_alternative<Frozen>(wish) || std::holds_alternative<Thawed>(wish)) return false;
   if (outcome) return !std::holds_alternative<Unpublished>(wish);
   return outcome.error().code != errc::unavailable || std::holds_alternative<Healed>(wish);
 }

@@ -8,6 +8,7 @@
 #include "corbd/plan/combination.hpp"
 #include "evidence.hpp"
 #include "expand.hpp"
+#include "freeze.hpp"
 #include "krbd.hpp"
 #include "luks.hpp"
 #include "note.hpp"
@@ -164,6 +165,10 @@ Decision decide(const Situation& view, const Wish& wish) {
                                                  volume_id + ": disconnect the one that is not in use");
   const bool heals = std::holds_alternative<Healed>(wish) || std::holds_alternative<Adopted>(wish) ||
                      std::holds_alternative<GivenUp>(wish);
+  // A snapshot waits for nobody's helper, and the thaw behind it is repeated.
+  const bool freezes = std::holds_alternative<Frozen>(wish) || std::holds_alternative<Thawed>(wish);
+  if (seen.busy && freezes)
+    return refuse(errc::unavailable, "a helper still works on volume " + volume_id + ": repeat later");
   // Healing never waits for a helper: the helper may be waiting for the healing.
   if (seen.busy && !heals && (by_kernel(view) || (seen.connected && seen.link == Observation::Link::serving)))
     return Wait{"a helper still works on volume " + volume_id};
@@ -175,6 +180,11 @@ Decision decide(const Situation& view, const Wish& wish) {
   const bool of_earlier_boot = record && record->device.boot_id != seen.boot_id;
   // The device of that record is gone. An existing one is another program's, and the stash describes it.
   if (of_earlier_boot && seen.link == Observation::Link::none && !seen.image_open) return Step(step::DropRecord{});
+  // They would wait for a filesystem that waits for their volume's lock.
+  const bool writes = std::holds_alternative<Staged>(wish) || std::holds_alternative<Expanded>(wish) ||
+                      std::holds_alternative<Trimmed>(wish);
+  if (writes)
+    if (auto step = thaw_if_served(view)) return *step;
   if (auto step = judge_closing_client(view)) return *step;
   const auto next = Overloaded{
       [&](const Staged& wanted) { return stage(view, wanted); },
@@ -193,6 +203,8 @@ Decision decide(const Situation& view, const Wish& wish) {
       [&](const Trimmed& wanted) { return trim(view, wanted); },
       [&](const Attached& wanted) { return attach(view, wanted); },
       [&](const Authorized&) { return authorize(view); },
+      [&](const Frozen& wanted) { return freeze(view, wanted); },
+      [&](const Thawed&) { return thaw(view); },
   };
   return std::visit(next, wish);
 }

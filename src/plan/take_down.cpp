@@ -5,6 +5,7 @@
 
 #include "adopt.hpp"
 #include "bring_up.hpp"
+#include "freeze.hpp"
 #include "fscrypt.hpp"
 #include "krbd.hpp"
 #include "luks.hpp"
@@ -36,6 +37,8 @@ std::optional<Decision> clear_path(const Situation& view, const std::string& pat
   step.sync = !mounted_elsewhere(view, path) && std::ranges::none_of(view.seen.mounts, is_node);
   if (step.sync && view.record && ours_at(view, path) && !view.seen.facts.disconnected)
     if (auto first = bring_up(view)) return first;
+  if (step.sync && ours_at(view, path))
+    if (auto first = thaw_before_end(view)) return first;
   return step;
 }
 
@@ -147,8 +150,10 @@ Decision unstage(const Situation& view, const Unstaged& wish) {
   if (view.record)
     if (const Staging* old = outdated_staging(*view.record, wish.path)) return unstage(view, Unstaged{old->path});
   if (auto step = view.record ? refuse_published(view, wish) : unstage_other(view, target)) return *step;
-  if (view.record && ours_at(view, target) && !mounted_elsewhere(view, target))
+  if (view.record && ours_at(view, target) && !mounted_elsewhere(view, target)) {
+    if (auto step = thaw_before_end(view)) return *step;
     if (auto step = lock_folder(view, target)) return *step;
+  }
   if (auto step = clear_path<step::Umount>(view, target)) return *step;
   const auto with_stash_gone = [&](Decision then) {
     return view.seen.path_owner.empty() ? without_stash(view, wish, std::move(then)) : then;

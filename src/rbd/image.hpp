@@ -45,6 +45,9 @@ class RbdImage final : public image::Image {
   task<result<>> keep_lock(Until until) override { return opened_->lock().keep(until); }
   task<> lock_taken_over(Until until) override { return opened_->lock().taken_over(until); }
   task<result<>> release_lock(Until until) override { return opened_->lock().release(until); }
+  task<result<>> watch_quiesce(image::QuiesceHandlers handlers, Until until) override {
+    return opened_->watch_quiesce(std::move(handlers), until);
+  }
   task<result<bool>> has_data(Until until) override;
   task<result<std::optional<std::string>>> metadata(std::string name, Until until) override;
   task<result<std::map<std::string, std::string>>> metadata_below(std::string prefix, Until until) override;

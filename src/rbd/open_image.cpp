@@ -61,6 +61,10 @@ OpenImage::OpenImage(Connections& all, Lease from, image::Key key, image::OpenOp
       closed_(all.control(), all.clock()) {}
 
 OpenImage::~OpenImage() {
+  if (quiesce_) {
+    quiesce_->forget();
+    static_cast<void>(quiesce_.release());  // librbd still calls it
+  }
   if (!signal_) return;
   signal_->end();
   // librbd still raises it, so it stays allocated.
@@ -151,6 +155,7 @@ task<> OpenImage::close([[maybe_unused]] std::shared_ptr<OpenImage> self) {
     connection.clean = false;
     log::warning("image.mark_left", {{"image", handle_.text()}, {"error", removed.error().text}});
   }
+  if (quiesce_) co_await end_quiesce();
   if (watch_) co_await unwatch();
   auto submit = [raw = handle_.image](rbd_completion_t completion) { return rbd_aio_close(raw, completion); };
   const int r =
@@ -178,6 +183,44 @@ task<> OpenImage::unwatch() {
                                                             "closing image " + handle_.text(), false);
   if (ended)
     watch_.reset();
+  else
+    log::warning("image.watch_not_ended", {{"image", handle_.text()}, {"error", ended.error().text}});
+}
+
+task<result<>> OpenImage::watch_quiesce(image::QuiesceHandlers handlers, Until until) {
+  const auto send = [weak = weak_from_this()](QuiesceWatch::Request request, int r) {
+    const auto alive = weak.lock();
+    // A close that has begun answers by itself.
+    if (alive) static_cast<void>(alive->calls_.spawn(alive->answer_quiesce(request, r)));
+  };
+  auto watch = std::make_unique<QuiesceWatch>(connections_.control(), std::move(handlers), send);
+  // The job keeps it: a caller that leaves early must not end a watch that begins.
+  if (quiesce_ || closing_)
+    co_return Error{errc::internal, "the snapshots of image " + handle_.text() + " are watched"};
+  quiesce_ = std::move(watch);
+  const auto begin = [watch = quiesce_.get()](const ImageHandle& handle) {
+    return watch->begin(handle.image, handle.text());
+  };
+  co_return co_await call(begin, until, "watching the snapshots of image " + handle_.text());
+}
+
+task<> OpenImage::answer_quiesce(QuiesceWatch::Request request, int r) {
+  auto job = [watch = quiesce_.get(), request, r]() -> result<> {
+    watch->complete(request, r);
+    return {};
+  };
+  const auto done = co_await threads().cluster.call_to_end(calls_, std::move(job),
+                                                           "answering a snapshot of image " + handle_.text(), false);
+  if (!done) log::warning("image.quiesce_not_answered", {{"image", handle_.text()}, {"error", done.error().text}});
+}
+
+task<> OpenImage::end_quiesce() {
+  quiesce_->forget();
+  auto job = [watch = quiesce_.get()]() -> result<> { return watch->end(); };
+  const auto ended = co_await threads().cluster.call_to_end(connections_.gate(), std::move(job),
+                                                            "closing image " + handle_.text(), false);
+  if (ended)
+    quiesce_.reset();
   else
     log::warning("image.watch_not_ended", {{"image", handle_.text()}, {"error", ended.error().text}});
 }

@@ -7,6 +7,7 @@
 #include "deaf.hpp"
 #include "image_handle.hpp"
 #include "own_lock.hpp"
+#include "quiesce.hpp"
 
 namespace corbd::rbd {
 
@@ -120,6 +121,8 @@ class OpenImage : public std::enable_shared_from_this<OpenImage> {
   duration unanswered() const;
   /// Implements image::Image::hearing.
   task<result<image::Hearing>> hearing(image::Range range, Until until);
+  /// Implements image::Image::watch_quiesce().
+  task<result<>> watch_quiesce(image::QuiesceHandlers handlers, Until until);
   /// Reads it now, and notes what it finds.
   task<result<>> refresh(Until until);
   /// Reads the size, and checks the configuration and the lock again, every Config::looks_every, until the image
@@ -141,6 +144,8 @@ class OpenImage : public std::enable_shared_from_this<OpenImage> {
   result<> finish_open();
   task<> close(std::shared_ptr<OpenImage> self);
   task<> unwatch();
+  task<> end_quiesce();
+  task<> answer_quiesce(QuiesceWatch::Request request, int r);
   void refresh_twice();
   void refresh_soon();
   task<> refresh_until_current(std::shared_ptr<OpenImage> self);
@@ -158,6 +163,7 @@ class OpenImage : public std::enable_shared_from_this<OpenImage> {
   std::string refused_again_;
   std::unique_ptr<UpdateSignal> signal_;
   std::optional<std::uint64_t> watch_;
+  std::unique_ptr<QuiesceWatch> quiesce_;
   std::optional<Unheard> unheard_;
   bool refreshing_ = false, refresh_again_ = false;
   mutable JobTimer call_timer_;  ///< times the job of call(), while it has a thread

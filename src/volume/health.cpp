@@ -96,6 +96,8 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
   Status status;
   status.volume_id = volume.id;
   status.health = volume.history.health;
+  status.quiesces = volume.quiesces && volume.server.own() != nullptr;
+  status.frozen = record.freeze.has_value();
   status.since = volume.history.since;
   status.cluster_id = record.source.cluster_id;
   status.image = image::Name{record.source.pool, record.source.ns, record.source.image}.text();

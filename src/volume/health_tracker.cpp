@@ -35,6 +35,8 @@ void HealthTracker::note_health(Volume& volume, const std::string& why) const {
 }
 
 void HealthTracker::note_outcome(Volume& volume, const Wish& wish, const result<>& outcome) const {
+  // A snapshot that was refused is no failure of the volume.
+  if (std::holds_alternative<Frozen>(wish) || std::holds_alternative<Thawed>(wish)) return;
   if (volume.history.lost_since && volume.record && !tells_of_ownership(wish, outcome, volume.facts)) return;
   volume.history.last_error.reset();
   if (!outcome) volume.history.last_error = outcome.error();

@@ -1,9 +1,11 @@
 #include "image_steps.hpp"
 
+#include <cerrno>
 #include <utility>
 
 #include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
+#include "snapshots.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -105,6 +107,29 @@ task<result<OwnImage>> ImageSteps::open_as_asked(Volume& volume, image::Access t
   co_return OwnImage{std::move(*opened), volume.credentials.asks_with(), lost, clock_.now()};
 }
 
+task<> ImageSteps::watch_snapshots(Volume& volume) {
+  volume.quiesces = false;
+  if (!quiesces(*volume.record, config_)) co_return;
+  const OwnImage& own = *volume.server.own();
+  const auto here = [still = std::weak_ptr<bool>(own.access_lost)] { return !still.expired(); };
+  image::QuiesceHandlers handlers;
+  handlers.asked = [this, here, id = volume.id](image::QuiesceHandlers::Answer answer) {
+    if (here()) return snapshots_.asked(id, std::move(answer));
+    // It is about to close, and may wait long for that.
+    answer(-ESHUTDOWN);
+  };
+  handlers.ended = [this, here, id = volume.id] {
+    if (here()) snapshots_.ended(id);
+  };
+  const auto begun = co_await own.image->watch_quiesce(std::move(handlers), deadline());
+  volume.quiesces = begun.has_value();
+  if (!begun)
+    log::warning("snapshot.not_watched",
+                 {{"volume", volume.id},
+                  {"error", begun.error().text},
+                  {"effect", "its filesystem is not frozen for snapshots until the image is opened again"}});
+}
+
 task<result<>> ImageSteps::open(Volume& volume) {
   auto to = co_await find_access(volume);
   if (!to) co_return to.error();
@@ -131,6 +156,7 @@ task<result<>> ImageSteps::open(Volume& volume) {
     co_return result<>();
   }
   volume.server.set(std::move(*opened));
+  co_await watch_snapshots(volume);
   volume.facts.ownership.reset();
   log::info("image.opened", {{"volume", volume.id}, {"image", volume.record->key.text()}});
   if (const auto cluster = ports_.directory.find(volume.record->source.cluster_id);

@@ -15,10 +15,20 @@ namespace corbd::volume {
 /// that leaves does, up to its deadline.
 using CloseInBackground = std::function<void(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image)>;
 
+/// Where the requests of snapshotters go.
+struct SnapshotSink {
+  std::function<void(const std::string& volume_id, image::QuiesceHandlers::Answer answer)> asked;
+  std::function<void(const std::string& volume_id)> ended;
+};
+
 class ImageSteps : StepTools {
  public:
-  ImageSteps(StepTools tools, const HealthTracker& health, CloseInBackground close_in_background)
-      : StepTools(tools), health_(health), close_in_background_(std::move(close_in_background)) {}
+  ImageSteps(StepTools tools, const HealthTracker& health, CloseInBackground close_in_background,
+             SnapshotSink snapshots)
+      : StepTools(tools),
+        health_(health),
+        close_in_background_(std::move(close_in_background)),
+        snapshots_(std::move(snapshots)) {}
   task<result<>> fence(Volume& volume);
   /// Reads a fact about the image for the planner.
   task<result<>> look(Volume& volume, Fact fact);
@@ -41,8 +51,11 @@ class ImageSteps : StepTools {
   /// may have come since that look.
   task<result<bool>> take_lock(Volume& volume);
   task<result<>> look_at_ownership(Volume& volume);
+  /// Without the watch the volume is served all the same: its snapshots are then not frozen.
+  task<> watch_snapshots(Volume& volume);
   const HealthTracker& health_;
   CloseInBackground close_in_background_;
+  SnapshotSink snapshots_;
 };
 
 }  // namespace corbd::volume

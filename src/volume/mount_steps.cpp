@@ -149,6 +149,31 @@ task<result<>> MountSteps::trim(Volume& volume, std::string target) {
   co_return result<>();
 }
 
+/// An error leaves the record's note of the freeze, because the helper may still freeze.
+task<result<>> MountSteps::freeze(Volume& volume, std::string target, const Wish& wish) {
+  const auto& wanted = std::get<Frozen>(wish);
+  volume.freeze_refused = clock_.now() >= wanted.until;
+  if (volume.freeze_refused) {
+    volume.facts.freeze_answer = "the time for it has passed";
+    co_return result<>();
+  }
+  auto answer = co_await ports_.mounts.freeze(std::move(target), owner(volume), while_served(volume, {wanted.until}));
+  if (!answer) co_return answer.error();
+  volume.freeze_refused = !answer->empty();
+  volume.facts.freeze_answer = std::move(*answer);
+  co_return result<>();
+}
+
+task<result<>> MountSteps::thaw(Volume& volume, std::string target) {
+  const auto thawed = co_await ports_.mounts.thaw(std::move(target), owner(volume), while_served(volume, soon()));
+  if (!thawed) co_return thawed.error();
+  if (!*thawed)
+    log::info("filesystem.was_not_frozen",
+              {{"volume", volume.id}, {"cause", "its freeze had not begun, or somebody else has ended it"}});
+  volume.facts.thawed = true;
+  co_return result<>();
+}
+
 /// Retries: kubelet may publish a volume before it has made the pod's cgroup. No helper waits for that, because the
 /// cluster's other volumes need it.
 task<result<>> MountSteps::limit_io(Volume& volume, const step::LimitIo& step) {

@@ -14,6 +14,8 @@ class MountSteps : StepTools {
   task<result<>> fsck(Volume& volume);
   task<result<>> mount(Volume& volume, std::string target, const Wish& wish);
   task<result<>> unmount(Volume& volume, std::string path, bool sync);
+  task<result<>> freeze(Volume& volume, std::string target, const Wish& wish);
+  task<result<>> thaw(Volume& volume, std::string target);
   task<result<>> trim(Volume& volume, std::string target);
   task<result<>> grow(Volume& volume, std::string target, const Wish& wish);
   task<result<>> limit_io(Volume& volume, const step::LimitIo& step);

@@ -168,6 +168,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
   seen.access_lost = volume.history.access_lost;
   if (volume.history.in_use_since) seen.in_use_for = now - *volume.history.in_use_since;
   if (volume.history.lost_since) seen.lost_for = now - *volume.history.lost_since;
+  seen.freeze_refused = volume.freeze_refused;
   seen.key_known = !volume.credentials.known().empty();
   seen.key_unread = volume.key_unread;
   seen.credential_untried = volume.credentials.untried();

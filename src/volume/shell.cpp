@@ -10,6 +10,7 @@
 #include "other_clients.hpp"
 #include "preopener.hpp"
 #include "secret_watch.hpp"
+#include "snapshots.hpp"
 #include "views.hpp"
 
 namespace corbd::volume {
@@ -84,7 +85,13 @@ class Shell::Impl {
                  else
                    closes_.spawn(close_in_background(std::move(link), std::move(image)));
                },
+               {[this](const std::string& id, auto answer) { snapshots_.asked(id, std::move(answer)); },
+                [this](const std::string& id) { snapshots_.ended(id); }},
                [this](const Volume& volume) { return numbers_of_others(volume, volumes_, ports_, config_.boot_id); }};
+  Snapshots snapshots_{
+      control_, clock_, config_, volumes_, health_, gate_, [this](std::string id, Wish wish, Until until) {
+        return want(std::move(id), std::move(wish), until);
+      }};
   Stalls stalls_{control_, clock_, ports_, volumes_, gate_};
   KernelWatch kernel_watch_{clock_, ports_, volumes_, health_, gate_};
   SecretWatch secret_watch_{
@@ -122,6 +129,7 @@ task<result<>> Shell::Impl::start() {
     if (volume.record->device.index && !volume.device.gone && traits(volume.record->device.kind).served)
       volume.history.unserved_since = clock_.now();
     health_.note_health(volume, "the agent started");
+    snapshots_.note(volume);
   }
   ports_.devices.on_link_dead([this](device::Kind kind, std::uint32_t index) { link_dead(kind, index); });
   kernel_watch_.start();
@@ -195,6 +203,7 @@ task<> Shell::Impl::run(Volume& volume, std::shared_ptr<Operation> operation, Un
   }
   volume.operations.remove(operation);
   operation->done.set();
+  snapshots_.note(volume);
   volumes_.forget_if_idle(std::string(volume.id));
 }
 
@@ -218,6 +227,7 @@ task<> Shell::Impl::fulfil(Volume& volume, Operation& operation, Until until) {
 /// Closes images that operations left open when the handover cut them short. Their callers may never come again.
 void Shell::Impl::resume() {
   shutdown_.resume();
+  snapshots_.resume();
   std::vector<Volume*> open;
   for (const auto& [id, volume] : volumes_)
     if (volume->server.image() != nullptr && !volume->server.serves()) open.push_back(volume.get());
@@ -285,7 +295,12 @@ std::vector<Change> Shell::timeline(const std::string& volume_id) const {
 }
 void Shell::set_listeners(std::vector<Listener*> listeners) { impl_->health_.set_listeners(std::move(listeners)); }
 void Shell::set_cordoned(bool on) { impl_->cordoned_ = on; }
-task<> Shell::stop(Until until) { return impl_->shutdown_.stop(until); }
+task<> Shell::stop(Until until) {
+  // A thaw needs the device's server, and ceph-csi may come next.
+  constexpr std::chrono::seconds snapshots_end_within{1};
+  co_await impl_->snapshots_.leave(until.at_most(impl_->clock_.now() + snapshots_end_within));
+  co_await impl_->shutdown_.stop(until);
+}
 std::vector<std::string> Shell::answering(const std::vector<std::string>& volume_ids) const {
   return impl_->shutdown_.answering(volume_ids);
 }
@@ -295,7 +310,11 @@ task<> Shell::restore_keys(std::vector<std::string> volume_ids, Until until) {
 task<std::map<std::string, std::string>> Shell::not_again(std::vector<std::string> volume_ids, Until until) const {
   return impl_->preopener_.not_again(std::move(volume_ids), until);
 }
-task<result<>> Shell::quiesce() { return impl_->shutdown_.quiesce(); }
+task<result<>> Shell::quiesce() {
+  // A handover carries no freeze: the next agent would have to thaw first.
+  co_await impl_->snapshots_.leave({});
+  co_return co_await impl_->shutdown_.quiesce();
+}
 void Shell::resume() { impl_->resume(); }
 task<std::size_t> Shell::hand_over(Recipient recipient) { return impl_->shutdown_.hand_over(std::move(recipient)); }
 

@@ -89,6 +89,8 @@ task<result<>> Steps::carry_out(Volume& volume, const Step& step, const Wish& wi
       [&](const step::LimitIo& of) { return mounts_.limit_io(volume, of); },
       [&](const step::Grow& of) { return mounts_.grow(volume, of.path, wish); },
       [&](const step::Trim& of) { return mounts_.trim(volume, of.path); },
+      [&](const step::Freeze& of) { return mounts_.freeze(volume, of.path, wish); },
+      [&](const step::Thaw& of) { return mounts_.thaw(volume, of.path); },
       [&](const step::Umount& of) { return mounts_.unmount(volume, of.path, of.sync); },
       [&](const step::Unbind& of) { return mounts_.unmount(volume, of.path, of.sync); },
       [&](const step::WriteStash& of) { return stash_.write(volume, of); },

@@ -20,10 +20,10 @@ std::vector<std::string> step_places();
 class Steps {
  public:
   Steps(executor control, Clock& clock, const Ports& ports, const Config& config, const HealthTracker& health,
-        CloseInBackground close_in_background, DeviceSteps::Numbers numbers)
+        CloseInBackground close_in_background, SnapshotSink snapshots, DeviceSteps::Numbers numbers)
       : ports_(ports),
         records_(clock, ports, config),
-        images_({clock, ports, config}, health, close_in_background),
+        images_({clock, ports, config}, health, close_in_background, std::move(snapshots)),
         clients_({clock, ports, config}, control, images_, health, std::move(close_in_background)),
         devices_({clock, ports, config}, images_, clients_, health, std::move(numbers)),
         holders_({clock, ports, config}, health),

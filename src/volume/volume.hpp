@@ -135,7 +135,9 @@ struct Volume {
   Server server;
   ClientChange client_change;
   std::optional<UnusedKey> unused_key;
-  std::string secret_unread;  ///< why the last look at its Secret brought no user and key
+  bool quiesces = false;        ///< its image asks before snapshots
+  bool freeze_refused = false;  ///< the kernel answered the last freeze that is in the record, and did not freeze
+  std::string secret_unread;    ///< why the last look at its Secret brought no user and key
   DeviceState device;
   OtherServer other;
   Facts facts;

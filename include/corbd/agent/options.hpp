@@ -32,14 +32,16 @@ struct Options {
   bool fence_out_of_service = false;  ///< images are taken from clients of nodes that are out of service
   bool fencing_only = false;          ///< runs only the FenceController: no volumes, no CSI socket
   bool fencing = false;  ///< this node's address is written into the metadata of its images, for ceph-csi's controller
-  std::string addons_endpoint;                            ///< CSI-Addons' socket; empty: none
-  std::string domainlabels;                               ///< node labels that form its topology, comma separated
-  std::string topology;                                   ///< topology labels set by hand, "name=value,..."
-  std::vector<std::string> ignored;                       ///< flags of ceph-csi that were given and have no effect here
-  bool read_affinity = false;                             ///< default where config.json enables it and names no labels
-  std::string crush_labels;                               ///< node labels that say where the node is, comma separated
-  bool allow_core_dumps = false;                          ///< for finding defects; a dump has the keys of all volumes
-  std::string default_mounter = "rbd-nbd";                ///< mounter of volumes that name none: rbd or rbd-nbd
+  std::string addons_endpoint;              ///< CSI-Addons' socket; empty: none
+  std::string domainlabels;                 ///< node labels that form its topology, comma separated
+  std::string topology;                     ///< topology labels set by hand, "name=value,..."
+  std::vector<std::string> ignored;         ///< flags of ceph-csi that were given and have no effect here
+  bool read_affinity = false;               ///< default where config.json enables it and names no labels
+  std::string crush_labels;                 ///< node labels that say where the node is, comma separated
+  bool quiesce = false;                     ///< snapshots freeze the filesystem of volumes whose mapOptions do not say
+  int freeze_limit_s = 5;                   ///< for so long at most
+  bool allow_core_dumps = false;            ///< for finding defects; a dump has the keys of all volumes
+  std::string default_mounter = "rbd-nbd";  ///< mounter of volumes that name none: rbd or rbd-nbd
   std::string mkfs_options, fsck_options, mount_options;  ///< "ext4:OPTIONS;xfs:OPTIONS"
   std::string crush_location;                             ///< "host:a|zone:b", instead of labels
   std::optional<bool> registers;  ///< whether kubelet is told of the driver; unset: if its plugins_registry exists

@@ -29,10 +29,13 @@ struct Serving {
   std::map<std::string, std::string> config;         ///< Ceph's options of the volume's connection
   bool cache_off = false;                            ///< an rbd-nbd that ceph-csi starts has no cache either
   bool same_timeout = false;                         ///< rbd-nbd's device has the same io_timeout as corbd's
-  static constexpr std::tuple fields{
-      fields::required("trim", &Serving::trim), fields::required("config", &Serving::config),
-      fields::rare("cache_off", &Serving::cache_off), fields::rare("same_timeout", &Serving::same_timeout),
-      fields::rare("dead_conn_timeout_s", &Serving::dead_conn_timeout_s)};
+  std::optional<bool> quiesce;                       ///< snapshots freeze its filesystem; absent: the agent's default
+  static constexpr std::tuple fields{fields::required("trim", &Serving::trim),
+                                     fields::required("config", &Serving::config),
+                                     fields::rare("quiesce", &Serving::quiesce),
+                                     fields::rare("cache_off", &Serving::cache_off),
+                                     fields::rare("same_timeout", &Serving::same_timeout),
+                                     fields::rare("dead_conn_timeout_s", &Serving::dead_conn_timeout_s)};
   bool operator==(const Serving&) const = default;
 };
 

@@ -42,6 +42,12 @@ class Mounts {
   /// Discards unused space of the filesystem there (fstrim) and returns the bytes. unimplemented if the filesystem or
   /// the device cannot.
   virtual task<result<std::uint64_t>> trim(std::string target, HelperOwner owner, Until until) = 0;
+  /// Writes everything of the filesystem there, then freezes it (FIFREEZE): writers wait until thaw(). Returns ""; or
+  /// why the kernel did not freeze it, for example because somebody else already has. After an error nobody knows
+  /// whether it is frozen, or will be.
+  virtual task<result<std::string>> freeze(std::string target, HelperOwner owner, Until until) = 0;
+  /// Thaws it (FITHAW), whoever froze it. False: it was not frozen.
+  virtual task<result<bool>> thaw(std::string target, HelperOwner owner, Until until) = 0;
   /// Returns unavailable at once while an earlier call for the same target hangs.
   virtual task<result<Usage>> usage(std::string target, Until until) = 0;
 };

@@ -32,6 +32,15 @@ struct Access {
   bool operator==(const Access&) const = default;
 };
 
+/// Callbacks for a client, anywhere in the cluster, that is about to make a snapshot of the image. Control thread.
+struct QuiesceHandlers {
+  /// Answers the client: 0, or a negative errno, which fails the snapshot. The first counts, but a refusal still
+  /// replaces a 0 that has not left this process. After the image's close it does nothing.
+  using Answer = std::function<void(int)>;
+  std::function<void(Answer answer)> asked;  ///< the image's content is to stand still from the answer on
+  std::function<void()> ended;               ///< the snapshot was made, or given up; only after an answer of 0
+};
+
 /// An open image, with what its cluster knows of it.
 class Image : public BlockImage {
  public:
@@ -83,6 +92,11 @@ class Image : public BlockImage {
   /// Call this after keep_lock() and close(), when the next agent has the lock.
   virtual task<> lock_taken_over(Until) { co_return; }
   virtual task<result<>> release_lock(Until until) = 0;
+  /// From now on each snapshot of the image asks these handlers first, until close(). Call it once. An image whose
+  /// watch has not begun lets every snapshot pass.
+  virtual task<result<>> watch_quiesce(QuiesceHandlers, Until) {
+    co_return Error{errc::unimplemented, "this image tells of no snapshots"};
+  }
   /// Whether any extent of the head is allocated; stops at the first. An error is never "no".
   virtual task<result<bool>> has_data(Until until) = 0;
   virtual task<result<std::optional<std::string>>> metadata(std::string name, Until until) = 0;

@@ -73,7 +73,9 @@ struct Facts {
   bool image_size_asked = false;             ///< the cluster answered the image's size in this operation
   std::optional<host::Extent> filesystem;
   bool trimmed = false;
-  bool grown = false;  ///< space that the tool leaves unused stays so
+  std::optional<std::string> freeze_answer;  ///< the kernel's: "", it is frozen; or why not, and then it is not
+  bool thawed = false;                       ///< the kernel says so, in this operation
+  bool grown = false;                        ///< space that the tool leaves unused stays so
   bool tuned = false;  ///< tried in this operation: attributes that the driver itself holds read-only stay so
   std::map<std::string, result<>>
       cleared;  ///< paths that were unmounted in this operation: gone, or why the bare folder or file stays
@@ -136,6 +138,7 @@ struct Observation {
   bool access_lost = false;            ///< our client was cut off or lost its lock while it served; not served since
   std::optional<duration> in_use_for;  ///< time since it was first found in use by another client, without a break
   std::optional<duration> lost_for;    ///< time since it was first proven lost, without a break
+  bool freeze_refused = false;         ///< the kernel refused the freeze that the record names: it is not ours to thaw
   bool key_known = false;              ///< a Ceph key is available
   std::string key_unread;              ///< why the key file was not read; empty: it was
   bool credential_untried = false;     ///< this operation brought a user and key that the cluster has not seen yet

@@ -162,6 +162,14 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
+/// A freeze of its filesystem by this node's agent, noted before it begins and until it is thawed. A freeze outlives
+/// the agent.
+struct Freeze {
+  std::string id;  ///< Frozen::id
+  static constexpr std::tuple fields{fields::required("id", &Freeze::id)};
+  bool operator==(const Freeze&) const = default;
+};
+
 struct Record {
   std::string volume_id;
   AgentNames names;  ///< names of the agent that staged it
@@ -179,6 +187,7 @@ struct Record {
   bool failed = false;      ///< given up: it is never served again, its device answers EIO until it is unstaged
   Proof proof;
   std::optional<Format> format;
+  std::optional<Freeze> freeze;
   Device device;
   std::vector<Staging> stagings;
   std::vector<Publish> publishes;
@@ -224,7 +233,8 @@ struct Record {
       fields::rare("provisioned", &Record::provisioned),
       fields::rare("claim", &Record::claim),
       fields::rare("io_limits", &Record::device, &Device::io_limits),
-      fields::rare("note", &Record::note)};
+      fields::rare("note", &Record::note),
+      fields::rare("freeze", &Record::freeze)};
   bool operator==(const Record&) const = default;
 };
 

@@ -202,6 +202,8 @@ using Mount = At<"mount">;
 using Bind = At<"bind">;
 using Grow = At<"grow">;
 using Trim = At<"trim">;
+using Freeze = At<"freeze">;
+using Thaw = At<"thaw">;
 
 /// Makes the encrypted folder of the filesystem that is mounted there.
 using FscryptMake = At<"fscrypt_make">;
@@ -249,8 +251,9 @@ using Step =
                  step::KernelResize, step::Disconnect, step::Tune, step::AcceptLoss, step::Dismiss, step::MapKrbd,
                  step::UnmapKrbd, step::MakeKey, step::ConfirmKey, step::LuksFormat, step::LuksNote, step::LuksOpen,
                  step::LuksResize, step::LuksClose, step::AddKey, step::NewKey, step::RemoveKey, step::Mkfs, step::Fsck,
-                 step::Mount, step::Bind, step::LimitIo, step::Grow, step::Trim, step::FscryptMake, step::FscryptUnlock,
-                 step::FscryptLock, step::Umount, step::Unbind, step::WriteStash, step::DropStash>;
+                 step::Mount, step::Bind, step::LimitIo, step::Grow, step::Trim, step::Freeze, step::Thaw,
+                 step::FscryptMake, step::FscryptUnlock, step::FscryptLock, step::Umount, step::Unbind,
+                 step::WriteStash, step::DropStash>;
 
 inline std::string_view name(const Step& step) {
   return std::visit([](const auto& of) { return of.name; }, step);

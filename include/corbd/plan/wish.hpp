@@ -16,6 +16,7 @@
 #include "corbd/cephcsi/stash.hpp"
 #include "corbd/core/fields.hpp"
 #include "corbd/core/secret.hpp"
+#include "corbd/core/time.hpp"
 #include "corbd/image/values.hpp"
 #include "corbd/plan/credential.hpp"
 
@@ -192,8 +193,21 @@ struct Authorized {
   bool operator==(const Authorized&) const = default;
 };
 
+/// Freezes its filesystem for a snapshot. Needs a live link.
+struct Frozen {
+  static constexpr std::string_view name = "freeze";
+  std::string id;    ///< unique to this freeze
+  time_point until;  ///< not begun, and not waited for, after that
+  bool operator==(const Frozen&) const = default;
+};
+/// Thaws what a freeze of this agent, or of an earlier one, has frozen. Needs a live link.
+struct Thawed {
+  static constexpr std::string_view name = "thaw";
+  bool operator==(const Thawed&) const = default;
+};
+
 using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, GivenUp, Expanded, Trimmed,
-                          Rekeyed, Attached, Authorized>;
+                          Rekeyed, Attached, Authorized, Frozen, Thawed>;
 
 /// For people and the log: "stage".
 std::string_view name(const Wish& wish);

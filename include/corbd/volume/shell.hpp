@@ -28,6 +28,8 @@ struct Config {
   std::chrono::seconds step_limit{60};         ///< for one step against the cluster or the kernel
   std::chrono::seconds long_step_limit{1800};  ///< for one mkfs, fsck or proof of emptiness
   std::chrono::seconds secrets_every{300};     ///< the Secrets of all volumes are read so often
+  bool quiesce = false;                        ///< snapshots freeze the filesystem of volumes that do not say
+  std::chrono::seconds freeze_limit{5};        ///< a filesystem stays frozen for so long at most
 };
 
 /// Result of handing a volume to the next agent. A few volumes at a time wait for this, while the others are served.

@@ -26,10 +26,19 @@ std::string_view name(Health health);
 /// A request that waits longer than this: the cluster answers nobody, or not this client.
 inline constexpr std::chrono::seconds kSilentAfter{60};
 
+/// Freezes of a volume's filesystem for snapshots, since the agent's start.
+struct Freezes {
+  std::uint32_t made = 0;     ///< the snapshotter was told that the filesystem stands still
+  std::uint32_t refused = 0;  ///< it was told that it does not, which fails the snapshot
+  std::uint32_t broken = 0;   ///< thawed before the snapshot was made: that one may need a journal replay
+  duration longest{};         ///< for which writers waited
+};
+
 /// Events of a volume since the agent's start, for metrics and people.
 struct Counts {
   std::uint32_t links_lost = 0;
   duration longest_stall{};  ///< from the loss of the server until the last request of that time was answered
+  Freezes freezes;
 };
 
 /// Limits that a pod's cgroup was asked for.
@@ -96,6 +105,8 @@ struct Status {
   duration oldest{};                         ///< age of the oldest request that the cluster has not answered
   duration unanswered{};                     ///< the same, of requests and of the agent's own calls on the image
   Counts counts;
+  bool quiesces = false;        ///< snapshots freeze its filesystem
+  bool frozen = false;          ///< one does so now, or did and nobody has thawed it yet
   device::Figures figures;      ///< sum of its links since the agent's start; all zero if the kernel serves it
   std::uint64_t in_flight = 0;  ///< requests that the cluster has not answered
   std::optional<Error> last_error;

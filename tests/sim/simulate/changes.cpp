@@ -104,6 +104,7 @@ plan::Staged Changes::staged(plan::Staged wish) const {
   wish.credential = secret_;
   wish.capability.mount_flags = mount_flags_;
   wish.source.kernel.map = map_options_;
+  if (makes_snapshots(history_)) wish.source.serving.quiesce = true;
   return wish;
 }
 

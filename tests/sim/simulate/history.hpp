@@ -112,6 +112,9 @@ constexpr std::chrono::hours monitors_ahead(const History& history) {
   return std::chrono::hours(24) * (static_cast<int>(history.seed % 5) - 2);
 }
 
+/// Whether the volumes are staged with nbd:quiesce, and other clients make snapshots of them.
+constexpr bool makes_snapshots(const History& history) { return history.seed % 8 == 5; }
+
 /// What was broken; empty when all is well.
 struct Outcome {
   std::vector<std::string> broken;

@@ -83,11 +83,13 @@ Outcome Node::live() {
     kubelet_looks(i);
     application_works(i);
   }
+  snapshotter_comes();
   go_until(start_ + history_.length);
   stop_faults();
   end_freeze();
   converge();
   wait_for_agents();
+  look_at_frozen();
   stage_what_the_dead_left();
   the_dead_return();
   take_down();

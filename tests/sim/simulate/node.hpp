@@ -93,6 +93,10 @@ class Node final : public test::Hazards {
   void application_works(std::size_t i);
   void application_hurries(std::size_t i, time_point end);
   void application_asks(std::size_t i);
+  // snapshots.cpp
+  void snapshotter_comes();
+  void snapshot(int serial, const test::FakeOpened& image);
+  void look_at_frozen();
   // rules.cpp
   void look_at_rules();
   void look_at_success(const Kubelet& kubelet, const plan::Wish& wish);
@@ -137,6 +141,8 @@ class Node final : public test::Hazards {
   std::map<std::string, std::string> dead_holders_;  ///< the clients of that node, and the ID of the image of each
   std::optional<time_point> moved_at_;               ///< since when the volume is attached elsewhere
   int attachments_ = 1;
+  std::mt19937_64 snapshots_random_{history_.seed};  ///< of its own: what a seed had without snapshots stays
+  std::set<int> snapshots_;                          ///< images that one is being made of, by their serial numbers
 };
 
 }  // namespace corbd::sim

@@ -343,7 +343,9 @@ task<> Agent::leave_well() {
         co_await stop_new_work();
         break;
       case Do::stop_volumes:
-        leaving = true;
+        // Filesystems are thawed before that.
+        leaving = std::ranges::none_of(world_.disk.records,
+                                       [](const auto& record) { return record.source.serving.quiesce == true; });
         leaves_by = world_.loop().clock.now() + leaves->within;  // a request not answered in time has no answer
         co_await life_->shell->stop({leaves_by});
         break;

@@ -1,5 +1,6 @@
 // An open image of the cluster, used by one client.
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "support/world/ports.hpp"
@@ -75,7 +76,27 @@ std::string FakeOpened::refused_again() const {
   return refused ? refused->text : "";
 }
 
+/// Tells of a refusal that follows an answer, too: it may overtake that one.
+bool FakeOpened::quiesce(std::function<void(int)> told) {
+  if (!quiesce_ || *gone_ || closing_) return false;
+  owed_ = std::make_shared<std::function<void(int)>>(told);
+  quiesce_->asked(
+      [&world = world_, still = std::weak_ptr(owed_), told, answered = std::make_shared<bool>(false)](int r) {
+        if (std::exchange(*answered, true) && r == 0) world.broke("a snapshotter was answered twice");
+        const auto owed = still.lock();
+        if (!owed) return;
+        *owed = nullptr;
+        told(r);
+      });
+  return true;
+}
+
+void FakeOpened::unquiesce() {
+  if (quiesce_ && !*gone_ && !closing_) quiesce_->ended();
+}
+
 FakeOpened::~FakeOpened() {
+  if (owed_ && *owed_) (*owed_)(-ESHUTDOWN);
   world_.cluster.opened.erase(serial_);
   if (!world_.agent.running()) return;
   if (!closed_) {

@@ -75,6 +75,7 @@ struct KernelDevice {
     integrity = with_integrity;
   }
 
+  enum class Freezer { nobody, agent, somebody_else } frozen_by = Freezer::nobody;  ///< freezer of its filesystem
   bool folder_key = false;  ///< the mounted filesystem has the key of its encrypted folder
 
   std::map<std::size_t, std::uint64_t> unflushed;  ///< writes acknowledged out of a cache, without a flush since
@@ -118,6 +119,7 @@ class Kernel {
   std::string boot_id = "boot-1";
   std::vector<KernelDevice> devices;
   std::vector<host::Mount> mounts;
+  bool can_freeze = true;                                             ///< its filesystems can be frozen
   bool takes_limits = true;                                           ///< pods have cgroups that take limits
   std::map<std::string, std::string> bind_flags;                      ///< by target, also if that is gone
   std::map<std::string, std::set<std::string>> io_max;                ///< the lines of each pod's cgroup, by its UID

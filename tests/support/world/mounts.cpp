@@ -121,6 +121,40 @@ class Mounts final : public host::Mounts {
     co_return std::uint64_t{0};
   }
 
+  task<result<std::string>> freeze(std::string target, HelperOwner busy, Until until) override {
+    const auto of = mounted_device(world_, target);
+    if (!of) co_return std::string("nothing is mounted at " + target);
+    const auto answer = std::make_shared<std::string>();
+    auto effect = [&world = world_, of, answer]() -> result<> {
+      KernelDevice* on = world.kernel.by_index(*of);
+      if (on == nullptr) return gone(device::path(*of));
+      if (!world.kernel.can_freeze) *answer = "it cannot be frozen";
+      if (on->frozen_by != KernelDevice::Freezer::nobody) *answer = "somebody else has frozen it";
+      if (answer->empty()) on->frozen_by = KernelDevice::Freezer::agent;
+      return {};
+    };
+    auto done = co_await world_.calls.ask_helper("freeze", of, std::move(busy), until, std::move(effect));
+    if (!done) co_return done.error();
+    co_return *answer;
+  }
+
+  task<result<bool>> thaw(std::string target, HelperOwner busy, Until until) override {
+    const auto of = mounted_device(world_, target);
+    if (!of) co_return Error{errc::not_found, "nothing is mounted at " + target};
+    const auto was = std::make_shared<bool>(false);
+    auto effect = [&world = world_, of, was]() -> result<> {
+      KernelDevice* on = world.kernel.by_index(*of);
+      if (on == nullptr) return gone(device::path(*of));
+      if (on->frozen_by == KernelDevice::Freezer::somebody_else)
+        world.broke("a filesystem was thawed that somebody else froze");
+      *was = std::exchange(on->frozen_by, KernelDevice::Freezer::nobody) != KernelDevice::Freezer::nobody;
+      return {};
+    };
+    auto done = co_await world_.calls.ask_helper("thaw", of, std::move(busy), until, std::move(effect));
+    if (!done) co_return done.error();
+    co_return *was;
+  }
+
   task<result<host::Usage>> usage(std::string target, Until until) override {
     const auto of = mounted_device(world_, target);
     if (!of) co_return Error{errc::not_found, "nothing is mounted at " + target};
@@ -144,6 +178,9 @@ class Mounts final : public host::Mounts {
     auto effect = [&world = world_, target, sync]() -> result<> {
       if (world.kernel.open_files.contains(target)) return Error{errc::in_use, target + " is busy"};
       const auto of = mounted_device(world, target);
+      const KernelDevice* on = of ? world.kernel.by_index(*of) : nullptr;
+      if (on != nullptr && on->frozen_by == KernelDevice::Freezer::agent && !mounted_elsewhere(world, *of, target))
+        world.broke("the last mount of a frozen filesystem was taken away");
       if (of && !sync && !mounted_elsewhere(world, *of, target))
         world.broke("the last mount of a filesystem was taken away without a sync: " + target);
       std::erase_if(world.kernel.mounts, [&](const auto& mount) { return mount.target == target; });

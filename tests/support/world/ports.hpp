@@ -64,6 +64,13 @@ class FakeOpened final : public image::Image {
   task<result<>> keep_lock(Until until) override;
   task<> lock_taken_over(Until until) override;
   task<result<>> release_lock(Until until) override;
+  task<result<>> watch_quiesce(image::QuiesceHandlers handlers, Until) override {
+    quiesce_ = std::move(handlers);
+    co_return result<>();
+  }
+  /// Plays a snapshotter's request. `told` gets its answer. False: nobody watches.
+  bool quiesce(std::function<void(int)> told);
+  void unquiesce();
   task<result<bool>> has_data(Until until) override;
   task<result<std::optional<std::string>>> metadata(std::string name, Until until) override;
   task<result<std::map<std::string, std::string>>> metadata_below(std::string prefix, Until until) override;
@@ -119,7 +126,9 @@ class FakeOpened final : public image::Image {
   };
   const std::shared_ptr<Seen> seen_ = std::make_shared<Seen>();
   bool told_ = false;
-  bool closing_ = false, closed_ = false;  ///< as its owner asked, and was told
+  std::optional<image::QuiesceHandlers> quiesce_;
+  std::shared_ptr<std::function<void(int)>> owed_;  ///< to the present snapshotter; null: nothing
+  bool closing_ = false, closed_ = false;           ///< as its owner asked, and was told
   bool lock_kept_ = false;
   const std::shared_ptr<bool> gone_ = std::make_shared<bool>(false);  ///< in the cluster
   std::optional<time_point> unheard_since_;                           ///< since a look when others were answered

@@ -96,7 +96,7 @@ TEST_CASE("options without effect are named, but not their values") {
       {"rbd-cache-writethrough-until-flush=true", "rbd-cache-writethrough-until-flush"},
       {"rbd_non_blocking_aio=false", "rbd-non-blocking-aio"},
       {"rbd-blocklist-on-break-lock=false", "rbd-blocklist-on-break-lock"},
-      {"quiesce", "'quiesce'"},
+      {"quiesce-hook=/bin/hook", "'quiesce-hook'"},
       {"cookie=canary", "'cookie'"},
       {"key=canary", "'key'"},
       {"rados-osd-op-timeout=30", "'rados-osd-op-timeout'"},
@@ -109,10 +109,17 @@ TEST_CASE("options without effect are named, but not their values") {
   CHECK((options->serving == cephcsi::Serving{}));
 }
 
+TEST_CASE("a volume says whether its snapshots freeze it, or leaves that to the agent") {
+  CHECK(parse_nbd_options("quiesce")->serving.quiesce == true);
+  CHECK(parse_nbd_options("quiesce=1,notrim")->serving.quiesce == true);
+  CHECK(parse_nbd_options("quiesce=false")->serving.quiesce == false);
+  CHECK(parse_nbd_options("notrim")->serving.quiesce == std::nullopt);
+}
+
 TEST_CASE("an impossible value is refused with its option") {
   for (const std::string text :
        {"reattach-timeout=", "reattach-timeout=-1", "reattach-timeout=1h", "reattach-timeout=99999999999",
-        "io-timeout=x", "reattach-timeout", "rbd-op-threads=", "rbd_op_threads=\x01"}) {
+        "io-timeout=x", "reattach-timeout", "quiesce=", "quiesce=hook", "rbd-op-threads=", "rbd_op_threads=\x01"}) {
     const auto options = parse_nbd_options(text);
     REQUIRE_FALSE(options);
     CHECK(options.error().code == errc::invalid_argument);

@@ -227,6 +227,21 @@ void Model::apply(const Step& step, const Wish& wish) {
                    REQUIRE_FALSE(record->use.read_only);
                    seen.facts.trimmed = true;
                  },
+                 [&](const step::Freeze& of) {
+                   REQUIRE(answers());
+                   REQUIRE(is_mounted(of.path));
+                   REQUIRE(record->freeze);
+                   seen.facts.freeze_answer = freezes == Freezes::nobody ? "" : "no";
+                   if (freezes == Freezes::nobody) freezes = Freezes::agent;
+                 },
+                 [&](const step::Thaw& of) {
+                   REQUIRE((answers() || cut));
+                   REQUIRE(is_mounted(of.path));
+                   REQUIRE(record->freeze);
+                   REQUIRE(freezes != Freezes::somebody_else);
+                   freezes = Freezes::nobody;
+                   seen.facts.thawed = true;
+                 },
                  [&](const step::Unbind& of) { leave_path(of.path, of.sync); },
                  [&](const step::Umount& of) { leave_path(of.path, of.sync); },
                  [&](const step::MapKrbd&) {

@@ -48,6 +48,7 @@ struct Model {
   bool secret_differs = false;  ///< its Secret has another user and key, and the cluster takes them
   FirstKey first_key;
   Keys keys;
+  enum class Freezes { nobody, agent, somebody_else } freezes = Freezes::nobody;  ///< its filesystem
   bool confirmed = false;  ///< the KMS stored a key in this operation
   std::optional<Stash> stash;
   std::optional<Note> metadata;

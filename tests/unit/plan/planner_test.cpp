@@ -314,7 +314,9 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
                           Wish(Trimmed{expanded.path}),
                           Wish(Rekeyed{}),
                           Wish(Attached{flip() ? "uid-1" : "uid-3"}),
-                          Wish(Authorized{})};
+                          Wish(Authorized{}),
+                          Wish(Frozen{"freeze-1", {}}),
+                          Wish(Thawed{})};
   static_assert(std::tuple_size_v<decltype(wishes)> == std::variant_size_v<Wish>, "a wish without this property");
   const Wish& wish = wishes.at(random() % wishes.size());
   encrypt(model, random);

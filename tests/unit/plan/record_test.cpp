@@ -27,6 +27,15 @@ TEST_CASE("a record keeps the node's note for a provisioner's volume, and has no
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
+TEST_CASE("a record keeps the freeze that is not thawed yet, and has no field for it otherwise") {
+  Record record = test::sample_record();
+  CHECK(plan::encode(record).find("freeze") == std::string::npos);
+  CHECK(plan::encode(record).find("quiesce") == std::string::npos);
+  record.freeze = plan::Freeze{"freeze-1"};
+  record.source.serving.quiesce = false;
+  CHECK(*plan::decode(plan::encode(record)) == record);
+}
+
 TEST_CASE("a record keeps the kind and options of a kernel client's device, and has no fields for them with nbd") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("kind") == std::string::npos);
@@ -39,7 +48,7 @@ TEST_CASE("a record keeps the kind and options of a kernel client's device, and 
 TEST_CASE("a record keeps the options for serving a volume, and has no field for them if none were given") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("serving") == std::string::npos);
-  record.source.serving = {false, 600, {{"rbd_op_threads", "2"}}};
+  record.source.serving = {false, 600, {{"rbd_op_threads", "2"}}, false, false, {}};
   CHECK(*plan::decode(plan::encode(record)) == record);
   record.source.serving.dead_conn_timeout_s.reset();
   CHECK(*plan::decode(plan::encode(record)) == record);

@@ -1,0 +1,210 @@
+#include "snapshots.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "corbd/core/log.hpp"
+
+namespace corbd::volume {
+namespace {
+
+/// A thaw that could not be made is tried again after this.
+constexpr std::chrono::milliseconds kFirstPauseOfThaw{200};
+constexpr std::chrono::seconds kLongestPauseOfThaw{1}, kThawsWithin{10};
+constexpr std::chrono::milliseconds kLooksForThaw{10};
+/// An agent that leaves waits for thaws for so long in the end.
+constexpr std::chrono::seconds kThawsAfterLimit{1};
+
+}  // namespace
+
+bool quiesces(const Record& record, const Config& config) {
+  return record.source.serving.quiesce.value_or(config.quiesce) && traits(record.device.kind).served &&
+         !record.use.block && record.use.writes_alone();
+}
+
+Snapshots::~Snapshots() {
+  for (const auto& [id, one] : all_) clock_.cancel(one.limit);
+}
+
+void Snapshots::refuse(const std::string& volume_id, const std::string& why) {
+  if (Volume* const volume = volumes_.find(volume_id)) ++volume->history.counts.freezes.refused;
+  log::warning("snapshot.refused", {{"volume", volume_id}, {"cause", why}});
+}
+
+void Snapshots::asked(const std::string& volume_id, image::QuiesceHandlers::Answer answer) {
+  One& one = all_[volume_id];
+  Freezing probe = one.state;
+  if (leaving_ || probe.next(Freezing::In::asked).refuse) {
+    answer(leaving_ ? -ESHUTDOWN : -EBUSY);
+    refuse(volume_id, leaving_ ? "the agent is leaving" : "another snapshot of it is being made");
+    if (one.state.idle()) all_.erase(volume_id);
+    return;
+  }
+  one.answer = std::move(answer);
+  begin_limit(volume_id, one);
+  apply(volume_id, Freezing::In::asked);
+}
+
+void Snapshots::ended(const std::string& volume_id) {
+  if (all_.contains(volume_id)) apply(volume_id, Freezing::In::ended);
+}
+
+void Snapshots::note(const Volume& volume) {
+  const bool frozen = volume.record && volume.record->freeze;
+  const auto known = all_.find(volume.id);
+  if (known == all_.end()) {
+    if (!frozen || leaving_) return;
+    all_[volume.id].inherited = true;
+    apply(volume.id, Freezing::In::found);
+    return;
+  }
+  if (!frozen && (known->second.state.phase() == Freezing::Phase::frozen)) apply(volume.id, Freezing::In::thawed);
+}
+
+void Snapshots::begin_limit(const std::string& volume_id, One& one) {
+  clock_.cancel(one.limit);
+  one.limit = clock_.schedule(clock_.now() + config_.freeze_limit, [this, volume_id] {
+    const auto known = all_.find(volume_id);
+    if (known == all_.end()) return;
+    known->second.limit = 0;
+    apply(volume_id, Freezing::In::limit);
+  });
+}
+
+void Snapshots::report_broken(const std::string& volume_id, const std::string& cause) {
+  if (Volume* const volume = volumes_.find(volume_id)) ++volume->history.counts.freezes.broken;
+  log::error(
+      "snapshot.broken",
+      {{"volume", volume_id},
+       {"cause", cause},
+       {"effect", "the snapshot may be inconsistent, as one without a freeze: mounting it may replay a journal"}});
+  health_.notify(volume_id, {"SnapshotNotFrozen", true,
+                             "The filesystem was thawed before the snapshot was known to be made. That snapshot may "
+                             "be inconsistent, as one without a freeze: delete it and make another."});
+}
+
+void Snapshots::apply(const std::string& volume_id, Freezing::In in) {
+  One& one = all_[volume_id];
+  const Freezing::Phase before = one.state.phase();
+  const Freezing::Out out = one.state.next(in);
+  Volume* const volume = volumes_.find(volume_id);
+  log::debug("snapshot.phase", {{"volume", volume_id}, {"old", name(before)}, {"new", name(one.state.phase())}});
+  if (out.answer) {
+    if (one.answer) one.answer(*out.answer);
+    if (*out.answer == 0 && volume != nullptr) ++volume->history.counts.freezes.made;
+    if (*out.answer == -ETIME)
+      refuse(volume_id, "its filesystem was not frozen within " + std::to_string(config_.freeze_limit.count()) + " s");
+    if (*out.answer == -ESHUTDOWN) refuse(volume_id, "the agent is leaving");
+  }
+  if (out.broken) {
+    // The answer of 0 may not have left yet.
+    if (one.answer) one.answer(-ETIME);
+    report_broken(volume_id, "its filesystem was thawed before the cluster said that the snapshot was made");
+  }
+  if (out.freeze) {
+    one.since = clock_.now();
+    one.freeze_id =
+        config_.boot_id + "-" +
+        std::to_string(
+            std::chrono::duration_cast<std::chrono::microseconds>(clock_.wall().time_since_epoch()).count()) +
+        "-" + std::to_string(++freezes_);
+    // It may come back here before it returns.
+    if (!gate_.spawn(freeze(volume_id, one.freeze_id, clock_.now() + config_.freeze_limit, scope_)))
+      apply(volume_id, Freezing::In::refused);
+  } else if (out.thaw && !std::exchange(one.thaws, true)) {
+    static_cast<void>(gate_.spawn(thaw(volume_id, scope_)));
+  }
+  const auto known = all_.find(volume_id);
+  if (known == all_.end() || !known->second.state.idle()) return;
+  clock_.cancel(known->second.limit);
+  all_.erase(known);
+}
+
+task<> Snapshots::freeze(std::string volume_id, std::string freeze_id, time_point until,
+                         std::shared_ptr<CancelScope> leaving) {
+  // An operation that is under way keeps the lock: the wait for it ends well before its caller's.
+  constexpr std::chrono::seconds after_lock{5};
+  const auto frozen = co_await want_(volume_id, Frozen{freeze_id, until}, {until + after_lock, leaving.get()});
+  const auto known = all_.find(volume_id);
+  if (known == all_.end() || known->second.freeze_id != freeze_id) co_return;
+  const Volume* const volume = volumes_.find(volume_id);
+  const auto noted = volume != nullptr && volume->record ? volume->record->freeze : std::nullopt;
+  // An operation that came next may have thawed it already.
+  if (frozen && noted == Freeze{freeze_id}) {
+    log::debug("snapshot.frozen", {{"volume", volume_id}});
+    apply(volume_id, Freezing::In::froze);
+    co_return;
+  }
+  const bool under_way = volume != nullptr && (!volume->operations.empty() || volume->writes.unsure);
+  if (known->second.state.phase() == Freezing::Phase::freezing)
+    refuse(volume_id, frozen ? "its filesystem was thawed at once" : frozen.error().text);
+  apply(volume_id, noted || under_way ? Freezing::In::unsure : Freezing::In::refused);
+}
+
+task<> Snapshots::thaw(std::string volume_id, std::shared_ptr<CancelScope> leaving) {
+  duration pause = kFirstPauseOfThaw;
+  bool told = false;
+  for (;;) {
+    const auto thawed = co_await want_(volume_id, Thawed{}, {clock_.now() + kThawsWithin, leaving.get()});
+    if (thawed) break;
+    if (!std::exchange(told, true))
+      log::warning("snapshot.not_thawed", {{"volume", volume_id},
+                                           {"error", thawed.error().text},
+                                           {"effect", "it is tried again until it succeeds; writers wait"}});
+    const Waited waited = co_await sleep_until(control_, clock_, clock_.now() + pause, leaving.get());
+    pause = std::min<duration>(2 * pause, kLongestPauseOfThaw);
+    if (waited != Waited::cancelled && !leaving->cancelled()) continue;
+    if (const auto known = all_.find(volume_id); known != all_.end()) known->second.thaws = false;
+    co_return;
+  }
+  const auto known = all_.find(volume_id);
+  if (known == all_.end()) co_return;
+  known->second.thaws = false;
+  Volume* const volume = volumes_.find(volume_id);
+  // With the lock, the agent that died made the snapshot itself, and nobody else did before the thaw.
+  if (std::exchange(known->second.inherited, false) && volume != nullptr && volume->server.own() != nullptr &&
+      !volume->server.has(WriteRight::exclusive_lock))
+    report_broken(volume_id,
+                  "the agent before this one ended while the filesystem was frozen, and nothing says that "
+                  "the snapshot was made before the thaw");
+  if (volume != nullptr && known->second.since != time_point{}) {
+    auto& longest = volume->history.counts.freezes.longest;
+    longest = std::max(longest, clock_.now() - known->second.since);
+  }
+  log::info("snapshot.thawed", {{"volume", volume_id}});
+  apply(volume_id, Freezing::In::thawed);
+}
+
+bool Snapshots::all_idle() const {
+  return std::ranges::all_of(all_, [](const auto& one) { return one.second.state.idle(); });
+}
+
+task<> Snapshots::idle(time_point last) {
+  while (!all_idle() && clock_.now() < last) co_await sleep_until(control_, clock_, clock_.now() + kLooksForThaw);
+}
+
+task<> Snapshots::leave(Until until) {
+  leaving_ = true;
+  std::vector<std::string> ids;
+  for (const auto& [id, one] : all_) ids.push_back(id);
+  for (const auto& id : ids)
+    if (all_.contains(id)) apply(id, Freezing::In::leaves);
+  co_await idle(until.at_most(clock_.now() + config_.freeze_limit).deadline);
+  ids.clear();
+  for (const auto& [id, one] : all_) ids.push_back(id);
+  for (const auto& id : ids)
+    if (all_.contains(id)) apply(id, Freezing::In::limit);
+  co_await idle(clock_.now() + kThawsAfterLimit);
+  scope_->cancel();
+}
+
+void Snapshots::resume() {
+  leaving_ = false;
+  scope_ = std::make_shared<CancelScope>();
+  for (const auto& [id, one] : all_) clock_.cancel(one.limit);
+  all_.clear();
+  for (const auto& [id, volume] : volumes_) note(*volume);
+}
+
+}  // namespace corbd::volume

@@ -1,0 +1,77 @@
+// Freezes filesystems while snapshots of their images are made, anywhere in the cluster, and thaws what the records
+// name. Freezing decides; this carries out.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "corbd/core/gate.hpp"
+#include "freezing.hpp"
+#include "health_tracker.hpp"
+#include "volume_map.hpp"
+
+namespace corbd::volume {
+
+class Snapshots {
+ public:
+  using Want = std::function<task<result<>>(std::string volume_id, Wish wish, Until until)>;
+  Snapshots(executor control, Clock& clock, const Config& config, VolumeMap& volumes, const HealthTracker& health,
+            Gate& gate, Want want)
+      : control_(std::move(control)),
+        clock_(clock),
+        config_(config),
+        volumes_(volumes),
+        health_(health),
+        gate_(gate),
+        want_(std::move(want)) {}
+  ~Snapshots();
+  /// The cluster asks for a freeze of the volume. `answer` is called once.
+  void asked(const std::string& volume_id, image::QuiesceHandlers::Answer answer);
+  /// The snapshot is made, or was given up.
+  void ended(const std::string& volume_id);
+  /// Call it when a record was read, and after each operation: thaws what nobody else thaws.
+  void note(const Volume& volume);
+  /// Refuses further snapshots. Those under way may end until `until`, and within the limit, and are thawed then. Waits
+  /// for that: the next agent thaws the rest.
+  task<> leave(Until until);
+  void resume();
+
+ private:
+  struct One {
+    Freezing state;
+    image::QuiesceHandlers::Answer answer;
+    std::string freeze_id;
+    time_point since{};
+    Clock::TimerId limit = 0;
+    bool thaws = false;      ///< a coroutine does
+    bool inherited = false;  ///< an earlier agent froze it
+  };
+  void apply(const std::string& volume_id, Freezing::In in);
+  void begin_limit(const std::string& volume_id, One& one);
+  task<> freeze(std::string volume_id, std::string freeze_id, time_point until, std::shared_ptr<CancelScope> leaving);
+  task<> thaw(std::string volume_id, std::shared_ptr<CancelScope> leaving);
+  void refuse(const std::string& volume_id, const std::string& why);
+  void report_broken(const std::string& volume_id, const std::string& cause);
+  bool all_idle() const;
+  task<> idle(time_point last);
+
+  executor control_;
+  Clock& clock_;
+  const Config& config_;
+  VolumeMap& volumes_;
+  const HealthTracker& health_;
+  Gate& gate_;
+  const Want want_;
+  std::map<std::string, One> all_;  ///< by volume ID
+  std::uint64_t freezes_ = 0;
+  bool leaving_ = false;
+  std::shared_ptr<CancelScope> scope_ = std::make_shared<CancelScope>();
+};
+
+/// Whether snapshots freeze the volume's filesystem: its mapOptions or the agent's flag want it, and this agent alone
+/// writes it.
+bool quiesces(const Record& record, const Config& config);
+
+}  // namespace corbd::volume
