@@ -159,17 +159,21 @@ std::vector<NbdDevice> nbd_devices() {
     all.push_back({device.index, device.backend, maker > 0 && (::kill(maker, 0) == 0 || errno == EPERM), device.waiting,
                    device.read_only});
     for (const auto& holder : device.holders)
-      if (holder.lvm) all.back().volume_groups.push_back(device::volume_group(holder.mapping));
+      if (holder.maker == device::Maker::lvm) all.back().volume_groups.push_back(device::volume_group(holder.mapping));
   }
   return all;
 }
 
-std::optional<bool> lvm_filtered(const std::string& folder) {
+/// Reads the host's files, also from a pod that sees the host's processes.
+std::optional<LvmView> see_lvm() {
+  const std::string root = host::pid_namespace() == host::kHostPids ? "/proc/1/root" : "";
+  const std::string folder = root + "/etc/lvm";
   std::string text;
   for (const char* name : {"/lvm.conf", "/lvmlocal.conf"})
-    if (const auto read = read_file(folder + name, kMaxText)) text += *read;
+    if (const auto read = read_file(folder + name, kMaxText)) text += *read + "\n";
   if (text.empty()) return std::nullopt;
-  return filters_nbd(text);
+  const auto devices = read_file(folder + "/devices/system.devices", kMaxText);
+  return view_of_lvm(text, devices ? std::optional(*devices) : std::nullopt);
 }
 
 /// Adds the volume of a record's file.
@@ -264,7 +268,7 @@ Inputs gather(const Options& options, const v1::Program& own) {
   ask_monitors(inputs.monitors);
   inputs.devices = nbd_devices();
   inputs.read_only_numbers = nbd::read_only_numbers("/sys");
-  inputs.lvm_filtered = lvm_filtered("/etc/lvm");
+  inputs.lvm = see_lvm();
   inputs.keys = keys_of(inputs.records, options.runtime_dir);
   // Unreadable rules have a finding of their own.
   auto keyrings =

@@ -47,6 +47,12 @@ struct NbdDevice {
   std::vector<std::string> volume_groups = {};  ///< groups of the host's LVM that are active on it
 };
 
+/// The words of lvm.conf on the devices of volumes.
+struct LvmView {
+  std::vector<std::string> scanned;  ///< kinds of devices that the host's LVM looks into: "nbd", "rbd"
+  std::string by;                    ///< decides: "global_filter", "filter", "the devices file"; empty: nothing
+};
+
 /// A program that the agent's helpers start.
 struct ToolSeen {
   std::string name, package;
@@ -104,7 +110,7 @@ struct Inputs : Readings {
   std::vector<Monitor> monitors;
   std::vector<NbdDevice> devices;
   std::vector<std::uint32_t> read_only_numbers;  ///< free nbd numbers that are read-only
-  std::optional<bool> lvm_filtered;  ///< whether lvm.conf keeps the host's LVM off our devices; absent: no lvm.conf
+  std::optional<LvmView> lvm;                    ///< absent: no lvm.conf
   std::vector<ToolSeen> tools;
   std::vector<FilesystemSeen> filesystems;  ///< none if no agent answers
   std::vector<NewFilesystem> new_filesystems;
@@ -133,8 +139,9 @@ std::optional<bool> dumps_core(std::string_view limits);
 /// Parses "HOST", "HOST:PORT", "[IPV6]:PORT", "v2:HOST:PORT/0" or "[v2:...,v1:...]". Without a port, both of Ceph's
 /// ports are returned.
 std::vector<Endpoint> endpoints_of(std::string_view monitor);
-/// Whether lvm.conf has a global_filter, or a filter, that names nbd devices.
-bool filters_nbd(std::string_view lvm_conf);
+/// Judges by the texts of lvm.conf, with lvmlocal.conf behind it, and of the devices file, if there is one
+/// (lvm.conf(5), lvmdevices(8)).
+LvmView view_of_lvm(std::string_view lvm_conf, const std::optional<std::string>& devices_file);
 /// Returns "a, b, c".
 std::string listed(const std::vector<std::string>& all, const char* between = ", ");
 std::vector<Finding> judge(const Inputs& inputs);
@@ -142,6 +149,8 @@ std::vector<Finding> judge(const Inputs& inputs);
 void judge_node(const Inputs& inputs, std::vector<Finding>& into);
 void judge_filesystems(const Inputs& inputs, std::vector<Finding>& into);
 void judge_ceph(const Inputs& inputs, std::vector<Finding>& into);
+/// Needs an lvm.conf.
+Finding judge_lvm(const Inputs& inputs);
 Finding judge_combinations(const Inputs& inputs);
 Finding judge_versions(const Inputs& inputs);
 /// Returns why the agent cannot hand over to `next`, in the words of its own refusal (src/handover/messages.hpp).

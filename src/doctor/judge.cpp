@@ -229,11 +229,7 @@ void devices(const Inputs& inputs, std::vector<Finding>& into) {
     else
       ++served;
   }
-  if (inputs.lvm_filtered)
-    into.push_back(ok("lvm", *inputs.lvm_filtered
-                                 ? "its filter in /etc/lvm names nbd devices"
-                                 : "it looks into every nbd and rbd device, unless a global_filter keeps it away "
-                                   "(docs/devices.md#lvm)"));
+  if (inputs.lvm) into.push_back(judge_lvm(inputs));
   if (!inputs.read_only_numbers.empty()) {
     std::vector<std::string> paths;
     for (const auto index : inputs.read_only_numbers) paths.push_back(device::path(index));
@@ -246,17 +242,6 @@ void devices(const Inputs& inputs, std::vector<Finding>& into) {
 }
 
 }  // namespace
-
-bool filters_nbd(std::string_view lvm_conf) {
-  while (!lvm_conf.empty()) {
-    const auto end = std::min(lvm_conf.find('\n'), lvm_conf.size());
-    std::string_view line = lvm_conf.substr(0, end);
-    lvm_conf.remove_prefix(std::min(end + 1, lvm_conf.size()));
-    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
-    if ((line.starts_with("global_filter") || line.starts_with("filter")) && line.find("nbd") != line.npos) return true;
-  }
-  return false;
-}
 
 std::optional<bool> dumps_core(std::string_view limits) {
   constexpr std::string_view name = "Max core file size";

@@ -10,12 +10,17 @@ namespace {
 /// Says how a person closes a device that the host put above another one.
 std::string way_to_close(const device::UpperDevice& holder) {
   const std::string filter = " keeps it from such devices (docs/devices.md#lvm)";
-  if (holder.lvm)
-    return " of the host's LVM: run `vgchange -an " + device::volume_group(holder.mapping) +
-           "` on the host, and repeat. LVM's global_filter" + filter;
+  const auto run = [&](const std::string& command) { return ": run `" + command + "` on the host, and repeat"; };
+  if (holder.maker == device::Maker::lvm)
+    return " of the host's LVM" + run("vgchange -an " + device::volume_group(holder.mapping)) +
+           ". LVM's global_filter" + filter;
+  if (holder.maker == device::Maker::multipath)
+    return " of the host's multipath" + run("multipath -f " + holder.mapping) + ". A blacklist in multipath.conf" +
+           filter;
+  if (holder.maker == device::Maker::crypt)
+    return ", a mapping of cryptsetup that corbd did not make" + run("cryptsetup close " + holder.mapping);
   if (!holder.mapping.empty())
-    return ": close that on the host (`dmsetup remove " + holder.mapping + "`, or `multipath -f " + holder.mapping +
-           "` if multipath made it), and repeat. A blacklist in multipath.conf" + filter;
+    return ", a mapping that somebody made on the host" + run("dmsetup remove " + holder.mapping);
   if (holder.name.starts_with("md"))
     return ", an array of the host's mdadm: run `mdadm --stop /dev/" + holder.name +
            "` on the host, and repeat. `AUTO -all` in mdadm.conf" + filter;

@@ -34,7 +34,8 @@ inline std::vector<UpperDevice> holders_of(const std::filesystem::path& block) {
     UpperDevice& holder = holders.emplace_back();
     holder.name = folder.filename().string();
     holder.mapping = sysfs::attribute(folder / "dm/name").value_or("");
-    holder.lvm = sysfs::attribute(folder / "dm/uuid").value_or("").starts_with("LVM-");
+    holder.maker = maker_of(sysfs::attribute(folder / "dm/uuid").value_or(""));
+    holder.read_only = is_read_only(folder);
     holder.size = size_of(folder);
     std::tie(holder.dev_major, holder.dev_minor) = parse_dev(sysfs::attribute(folder / "dev").value_or(""));
     for (auto& above : sysfs::holders_of(folder)) folders.push_back(std::move(above));

@@ -73,13 +73,22 @@ constexpr const Traits* traits_of(std::string_view device) {
   return found == kTraits.end() ? nullptr : found;
 }
 
+/// The program that made a mapping, by the beginning of device-mapper's UUID.
+enum class Maker { other, lvm, multipath, crypt };
+inline Maker maker_of(std::string_view uuid) {
+  if (uuid.starts_with("LVM-")) return Maker::lvm;
+  if (uuid.starts_with("CRYPT-")) return Maker::crypt;
+  return uuid.find("mpath-") == uuid.npos ? Maker::other : Maker::multipath;  // "part1-mpath-" is a partition of a map
+}
+
 /// A device on top of another, as sysfs shows it.
 struct UpperDevice {
   std::string name;        ///< the kernel's: "dm-0"
   std::string mapping;     ///< device-mapper's: "luks-rbd-<volume id>"; empty for anything else
   std::uint64_t size = 0;  ///< bytes
   std::uint32_t dev_major = 0, dev_minor = 0;
-  bool lvm = false;  ///< a logical volume of the host's LVM
+  Maker maker = Maker::other;
+  bool read_only = false;  ///< the kernel refuses writes
   bool operator==(const UpperDevice&) const = default;
 };
 

@@ -51,8 +51,8 @@ std::vector<device::UpperDevice> holders_of(const KernelDevice& device) {
     holders.push_back({"dm-1" + std::to_string(device.index), device.inner_mapping(),
                        device.size - kLuksHeader - kLuksTags, kMappingMajor, device.index + 1000});
   if (device.mapping)
-    holders.push_back(
-        {"dm-" + std::to_string(device.index), device.mapped_as, *device.mapping, kMappingMajor, device.index});
+    holders.push_back({"dm-" + std::to_string(device.index), device.mapped_as, *device.mapping, kMappingMajor,
+                       device.index, device::Maker::crypt, device.mapping_read_only});
   return holders;
 }
 

@@ -66,6 +66,7 @@ struct KernelDevice {
   bool request_timeout = false;  ///< another program set one: slow requests fail
 
   std::optional<std::uint64_t> mapping;  ///< bytes of the open LUKS mapping above it
+  bool mapping_read_only = false;        ///< its table takes no write
   bool integrity = false;                ///< a mapping of dm-integrity is above it, below the open LUKS mapping
   std::string mapped_as;                 ///< device-mapper's name of the LUKS mapping; the other's has "_dif" behind it
   std::string inner_mapping() const { return mapped_as + "_dif"; }

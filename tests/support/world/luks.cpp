@@ -123,6 +123,7 @@ class Luks final : public host::Luks {
           if (!image.luks || !has(*image.luks, passphrase))
             return Error{errc::unauthenticated, "no key slot opens with this passphrase"};
           on.map_as(mapping, mapped_bytes(on, image), image.luks->integrity);
+          on.mapping_read_only = read_only;
           return {};
         });
   }

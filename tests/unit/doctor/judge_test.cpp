@@ -660,13 +660,40 @@ TEST_CASE("a device that the host's LVM has activated is a warning with the grou
 }
 
 TEST_CASE("a filter of LVM counts only if it is set and names nbd devices") {
-  CHECK(filters_nbd("devices {\n\tglobal_filter = [ \"r|/dev/nbd.*|\", \"r|/dev/rbd.*|\" ]\n}\n"));
-  CHECK(filters_nbd("  filter=[\"r|nbd|\"]"));
-  CHECK_FALSE(filters_nbd("# global_filter = [ \"r|/dev/nbd.*|\" ]\n"));
-  CHECK_FALSE(filters_nbd("global_filter = [ \"a|.*|\" ]\n# nbd\n"));
+  const auto scanned = [](std::string_view conf) { return listed(view_of_lvm(conf, std::nullopt).scanned); };
+  CHECK(scanned("devices {\n\tglobal_filter = [ \"r|/dev/nbd.*|\", \"r|/dev/rbd.*|\" ]\n}\n").empty());
+  CHECK(scanned("devices {\n global_filter = [\n  \"a|/dev/sd|\",\n  \"r|.*|\"\n ]\n}\n").empty());
+  CHECK(scanned("  filter=[\"r|nbd|\"]") == "rbd");
+  CHECK(scanned("filter = \"r/(nbd|rbd)[0-9]+/\"\n").empty());
+  CHECK(scanned("devices/global_filter = [ \"r|^/dev/nbd|\" ]\n") == "rbd");
+  CHECK(scanned("# global_filter = [ \"r|/dev/nbd.*|\" ]\n") == "nbd, rbd");
+  CHECK(scanned("global_filter = [ \"a|.*|\" ]\n# nbd\n") == "nbd, rbd");
+  CHECK(scanned("global_filter = [ \"a|/dev/nbd|\", \"r|.*|\" ]\n") == "nbd");
+  CHECK(scanned("filter = [ \"r|bd|\" ]\nfilter = [ \"a|.*|\" ]\n") == "nbd, rbd");
+  CHECK(scanned("filter = [ \"r|(|\", \"r\", \"r|bd\" ]\n").empty());
+}
+
+TEST_CASE("with LVM's devices file only the devices in it are seen, and the filters do not count") {
+  const std::string conf = "devices {\n use_devicesfile = 1\n filter = [ \"r|bd|\" ]\n}\n";
+  const std::string file = "VERSION=1.1.2\nIDTYPE=sys_wwid IDNAME=naa.5 DEVNAME=/dev/sda2 PVID=x\n";
+  CHECK(view_of_lvm(conf, file).scanned.empty());
+  CHECK(view_of_lvm(conf, file).by == "the devices file");
+  CHECK(view_of_lvm(conf, file + "IDTYPE=devname IDNAME=/dev/nbd0 DEVNAME=/dev/nbd0 PVID=y\n").scanned.front() ==
+        "nbd");
+  CHECK(view_of_lvm("use_devicesfile = 1\n", std::nullopt).scanned.size() == 2);
+  CHECK(view_of_lvm("use_devicesfile = 0\n", file).scanned.size() == 2);
+  CHECK(view_of_lvm("# use_devicesfile = 1\n", file).scanned.size() == 2);
+}
+
+TEST_CASE("an LVM that looks into the devices of volumes is a warning where a volume is raw block") {
   auto inputs = healthy();
-  inputs.lvm_filtered = false;
-  CHECK_THAT(find(inputs, "lvm").said, ContainsSubstring("global_filter"));
+  inputs.lvm = LvmView{{"nbd", "rbd"}, ""};
+  CHECK_THAT(find(inputs, "lvm").said, ContainsSubstring("nbd and rbd"));
+  CHECK(find(inputs, "lvm").verdict == Grade::ok);
+  inputs.records.blocks = {"v1"};
+  CHECK(find(inputs, "lvm").verdict == Grade::warning);
+  CHECK_THAT(find(inputs, "lvm").remedy, ContainsSubstring("global_filter"));
+  inputs.lvm = LvmView{{}, "global_filter"};
   CHECK(find(inputs, "lvm").verdict == Grade::ok);
 }
 

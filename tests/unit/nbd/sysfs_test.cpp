@@ -213,7 +213,12 @@ TEST_CASE("a logical volume above a device is told from other mappings, and its 
   tree.file(at + "name", "vg--1-root").file(at + "uuid", "LVM-abc");
   const auto all = nbd::read_inventory(tree.root()).value();
   REQUIRE(all.front().holders.size() == 1);
-  CHECK(all.front().holders.front().lvm);
+  CHECK(all.front().holders.front().maker == device::Maker::lvm);
+  CHECK_FALSE(all.front().holders.front().read_only);
+  CHECK(device::maker_of("mpath-3600") == device::Maker::multipath);
+  CHECK(device::maker_of("part1-mpath-3600") == device::Maker::multipath);
+  CHECK(device::maker_of("CRYPT-LUKS2-12-luks") == device::Maker::crypt);
+  CHECK(device::maker_of("") == device::Maker::other);
   CHECK(device::volume_group("vg--1-root") == "vg-1");
   CHECK(device::volume_group("data-lv") == "data");
   CHECK(device::volume_group("plain") == "plain");

@@ -204,7 +204,7 @@ TEST_CASE(
   const bool by_us = GENERATE(true, false);
   Model model = mapped();
   model.seen.mounts.clear();
-  model.seen.devices.front().holders.push_back({"dm-0", "vg--1-root", 1 << 29, 253, 0, true});
+  model.seen.devices.front().holders.push_back({"dm-0", "vg--1-root", 1 << 29, 253, 0, device::Maker::lvm});
   if (by_us)
     model.record->stagings.clear();
   else

@@ -173,11 +173,14 @@ TEST_CASE("a device that something of the host has claimed is neither formatted 
     std::vector<device::UpperDevice> holders;
     const char* way;
   };
-  const auto row = GENERATE(Row{{{.name = "dm-0", .mapping = "mpatha"}}, "`multipath -f mpatha`"},
-                            Row{{{.name = "md127", .mapping = ""}}, "`mdadm --stop /dev/md127`"},
-                            Row{{{.name = "bcache0", .mapping = ""}}, "used by bcache0: close that"},
-                            Row{{{.name = "md127", .mapping = ""}, {.name = "dm-1", .mapping = "vg-data", .lvm = true}},
-                                "`vgchange -an vg`"});
+  const auto row = GENERATE(
+      Row{{{.name = "dm-0", .mapping = "mpatha", .maker = device::Maker::multipath}}, "`multipath -f mpatha`"},
+      Row{{{.name = "dm-0", .mapping = "vault", .maker = device::Maker::crypt}}, "`cryptsetup close vault`"},
+      Row{{{.name = "dm-0", .mapping = "cow"}}, "`dmsetup remove cow`"},
+      Row{{{.name = "md127", .mapping = ""}}, "`mdadm --stop /dev/md127`"},
+      Row{{{.name = "bcache0", .mapping = ""}}, "used by bcache0: close that"},
+      Row{{{.name = "md127", .mapping = ""}, {.name = "dm-1", .mapping = "vg-data", .maker = device::Maker::lvm}},
+          "`vgchange -an vg`"});
   for (const bool encrypted : {false, true}) {
     CAPTURE(row.way, encrypted);
     Model model = staged_model();
