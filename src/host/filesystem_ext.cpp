@@ -70,12 +70,18 @@ std::uint32_t little_endian(const unsigned char* at) {
   return std::uint32_t{at[0]} | std::uint32_t{at[1]} << 8 | std::uint32_t{at[2]} << 16 | std::uint32_t{at[3]} << 24;
 }
 
+struct Superblock {
+  std::uint64_t blocks = 0;
+  std::uint32_t block_bytes = 0;
+  bool is_64bit = false;
+};
+
 /// Reads the superblock (Documentation/filesystems/ext4/super.rst). The kernel's own copy of a mounted filesystem lies
 /// in the device's page cache.
-result<Extent> ext_extent(const std::string& device, const std::string&) {
+result<Superblock> read_superblock(const std::string& device) {
   constexpr off_t place = 1024;
   constexpr std::size_t blocks_low = 0x4, log_block = 0x18, magic = 0x38, incompatible = 0x60, blocks_high = 0x150;
-  constexpr std::uint32_t is_64bit = 0x80, largest_log_block = 6;
+  constexpr std::uint32_t feature_64bit = 0x80, largest_log_block = 6;
   const Fd fd(::open(device.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return failure("opening " + device, errno);
   std::array<unsigned char, 1024> raw{};
@@ -85,11 +91,16 @@ result<Extent> ext_extent(const std::string& device, const std::string&) {
   const std::uint32_t log = little_endian(raw.data() + log_block);
   if (raw[magic] != 0x53 || raw[magic + 1] != 0xef || log > largest_log_block)
     return Error{errc::failed_precondition, device + " has no ext superblock"};
-  std::uint64_t blocks = little_endian(raw.data() + blocks_low);
-  if ((little_endian(raw.data() + incompatible) & is_64bit) != 0)
-    blocks |= std::uint64_t{little_endian(raw.data() + blocks_high)} << 32;
-  const std::uint32_t block = std::uint32_t{1024} << log;
-  return Extent{blocks * block, block};
+  Superblock super{little_endian(raw.data() + blocks_low), std::uint32_t{1024} << log,
+                   (little_endian(raw.data() + incompatible) & feature_64bit) != 0};
+  if (super.is_64bit) super.blocks |= std::uint64_t{little_endian(raw.data() + blocks_high)} << 32;
+  return super;
+}
+
+result<Extent> ext_extent(const std::string& device, const std::string&) {
+  const auto super = read_superblock(device);
+  if (!super) return super.error();
+  return Extent{super->blocks * super->block_bytes, super->block_bytes};
 }
 
 /// Reads s_state of the superblock: EXT4_ERROR_FS. The kernel does not grow a filesystem that has errors.
@@ -104,18 +115,26 @@ bool ext_has_errors(const std::string& device) {
 Arguments ext_grow(const std::string& device, const std::string&) { return {"resize2fs", device}; }
 
 /// Calls EXT4_IOC_RESIZE_FS (fs/ext4/ext4.h) on the mount, as resize2fs does. resize2fs itself opens the device, and
-/// then the first mount of it that it finds, which may be a read-only one.
-bool ext_grow_by_mount(const std::string& device, const std::string& target) {
-  const auto extent = ext_extent(device, target);
+/// then the first mount of it that it finds, which may be a read-only one. It goes on by older calls, or has words of
+/// its own, where the kernel does not know the call or does not serve this filesystem by it (resize/online.c). Any
+/// other error is final for it too.
+std::optional<result<>> ext_grow_by_mount(const std::string& device, const std::string& target) {
+  const auto super = read_superblock(device);
   const Fd fd(::open(device.c_str(), O_RDONLY | O_CLOEXEC));
   const auto root = open_mounted_folder(target);
   struct stat below{}, mounted{};
   std::uint64_t bytes = 0;
-  if (!extent || !fd || !root || ::fstat(fd.get(), &below) != 0 || ::fstat(root->get(), &mounted) != 0 ||
+  if (!super || !fd || !root || ::fstat(fd.get(), &below) != 0 || ::fstat(root->get(), &mounted) != 0 ||
       below.st_rdev != mounted.st_dev || ::ioctl(fd.get(), BLKGETSIZE64, &bytes) != 0)
-    return false;
-  std::uint64_t blocks = bytes / extent->block_bytes;
-  return ::ioctl(root->get(), _IOW('f', 16, std::uint64_t), &blocks) == 0;
+    return std::nullopt;
+  auto blocks =
+      resize2fs_blocks(bytes, super->block_bytes, static_cast<std::uint32_t>(::sysconf(_SC_PAGESIZE)), super->is_64bit);
+  if (!blocks) return std::nullopt;
+  if (*blocks <= super->blocks) return result<>();
+  if (::ioctl(root->get(), _IOW('f', 16, std::uint64_t), &*blocks) == 0) return result<>();
+  if (errno == ENOTTY || errno == EOPNOTSUPP || errno == EINVAL) return std::nullopt;
+  return failure("growing the filesystem of " + device + " at " + target + " to " + std::to_string(*blocks) + " blocks",
+                 errno);
 }
 
 constexpr std::size_t kExtSuperblock = 1024;
@@ -154,6 +173,15 @@ constexpr FilesystemType with_newer_features(FilesystemType type) {
 }
 
 }  // namespace
+
+std::optional<std::uint64_t> resize2fs_blocks(std::uint64_t bytes, std::uint32_t block, std::uint32_t page,
+                                              bool is_64bit) {
+  constexpr std::uint64_t beyond_32 = std::uint64_t{1} << 32;
+  std::uint64_t blocks = bytes / block;
+  if (page > block) blocks -= blocks % (page / block);
+  if (is_64bit || blocks < beyond_32) return blocks;
+  return blocks == beyond_32 ? std::optional(beyond_32 - 1) : std::nullopt;
+}
 
 constinit const FilesystemType kExt2 = kOldest;
 constinit const FilesystemType kExt3 = with_journal(kOldest);

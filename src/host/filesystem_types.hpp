@@ -55,9 +55,14 @@ struct FilesystemType {
   /// Returns the command that makes a filesystem as large as its device, while it is mounted at `target`.
   Arguments (*grow)(const std::string& device, const std::string& target) = nullptr;
   /// Grows it through the mount alone: a kernel may refuse to open the device of a mounted filesystem for writing.
-  /// False: run the command.
-  bool (*grow_by_mount)(const std::string& device, const std::string& target) = nullptr;
+  /// Nothing: run the command.
+  std::optional<result<>> (*grow_by_mount)(const std::string& device, const std::string& target) = nullptr;
 };
+
+/// Returns the blocks to which resize2fs makes an ext2, ext3 or ext4 on so many bytes: whole pages, and what 32 bits
+/// count if it lacks the feature 64bit. Nothing: resize2fs refuses. The kernel's own call has no such bound.
+std::optional<std::uint64_t> resize2fs_blocks(std::uint64_t bytes, std::uint32_t block, std::uint32_t page,
+                                              bool is_64bit);
 
 extern const FilesystemType kExt2, kExt3, kExt4, kXfs, kBtrfs;
 

@@ -134,12 +134,12 @@ class NoWritesToMounted:
 # [failure:253]
 @long
 def story_expand_without_writes_to_mounted(lab):
-    """where the kernel forbids writes to mounted block devices, ext4, xfs and btrfs grow in use and at their next stage, and are checked"""
+    """where the kernel forbids writes to mounted block devices, ext4, ext3, xfs and btrfs grow in use and at their next stage, and are checked"""
     if tuple(int(part) for part in os.uname().release.split(".")[:2]) < (6, 8):
         raise Skip("Linux %s does not know bdev_allow_write_mounted" % os.uname().release)
     node = Node(lab, "node-b", NoWritesToMounted, boot="bdev_allow_write_mounted=0")
     has_btrfs = "btrfs" in read("/proc/filesystems").split() and shutil.which("mkfs.btrfs")
-    for fstype in ("ext4", "xfs") + (("btrfs",) if has_btrfs else ()):
+    for fstype in ("ext4", "ext3", "xfs") + (("btrfs",) if has_btrfs else ()):
         refused, in_use, at_stage = node.ask("grow", fstype)
         check(refused, "%s: the kernel lets its mounted device be opened for writing" % fstype)
         check(in_use > 450 * MIB and at_stage > 450 * MIB, "%s: it grew by %d bytes in use and %d at its next stage" % (fstype, in_use, at_stage))

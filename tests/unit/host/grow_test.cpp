@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "filesystem_types.hpp"
 #include "ground.hpp"
 #include "ops.hpp"
 
@@ -132,6 +133,26 @@ TEST_CASE("a mounted ext4 grows without resize2fs, whose first mount of the devi
   const auto seen = grown("ext4", 64);
   if (!seen) return;
   CHECK(seen->after.bytes == 128 * kMiB);
+}
+
+TEST_CASE("an ext4 grows to whole pages, and without 64bit no further than resize2fs lets it", "[failure:253]") {
+  struct Row {
+    std::uint64_t bytes;
+    std::uint32_t block, page;
+    bool is_64bit;
+    std::optional<std::uint64_t> blocks;
+  };
+  constexpr std::uint64_t beyond = std::uint64_t{1} << 32;
+  for (const auto& row :
+       {Row{64 * kMiB, 4096, 4096, true, 16384}, Row{64 * kMiB + 512, 4096, 4096, true, 16384},
+        Row{64 * kMiB + 3 * 1024, 1024, 4096, true, 65536}, Row{64 * kMiB + 8192, 4096, 65536, true, 16384},
+        Row{64 * kMiB, 65536, 4096, true, 1024}, Row{beyond * 1024, 1024, 4096, true, beyond},
+        Row{beyond * 1024 - 4096, 1024, 4096, false, beyond - 4}, Row{beyond * 1024, 1024, 4096, false, beyond - 1},
+        Row{beyond * 1024 + 4096, 1024, 4096, false, std::nullopt},
+        Row{beyond * 8192, 4096, 4096, false, std::nullopt}}) {
+    CAPTURE(row.bytes, row.block);
+    CHECK(host::resize2fs_blocks(row.bytes, row.block, row.page, row.is_64bit) == row.blocks);
+  }
 }
 
 TEST_CASE("a mounted ext4 with errors is not grown, and the error says that its next stage checks it", "[failure:47]") {
