@@ -130,7 +130,26 @@ result<> read_encryption(const Attributes& attributes, Parameters& into) {
   return {};
 }
 
+struct PolicyName {
+  OnDamage policy;
+  std::string_view name;
+};
+constexpr std::array<PolicyName, 3> kPolicies{
+    {{OnDamage::fsck, "fsck"}, {OnDamage::refuse, "refuse"}, {OnDamage::read_only, "read-only"}}};
+
+result<> read_on_damage(const Attributes& attributes, Parameters& into) {
+  const std::string named = value(attributes, kOnDamage);
+  if (named.empty()) return {};
+  const auto found = std::ranges::find(kPolicies, named, &PolicyName::name);
+  if (found == kPolicies.end())
+    return invalid(std::string(kOnDamage) + " '" + printable(named) + "' is not known: use fsck, refuse or read-only");
+  into.on_damage = found->policy;
+  return {};
+}
+
 }  // namespace
+
+std::string_view name(OnDamage policy) { return std::ranges::find(kPolicies, policy, &PolicyName::policy)->name; }
 
 bool go_true(std::string_view text) {
   constexpr std::array<std::string_view, 6> yes{"1", "t", "T", "true", "TRUE", "True"};
@@ -150,6 +169,7 @@ result<Parameters> read_parameters(const Attributes& attributes, const Mounters&
   if (auto read = read_unmap_options(attributes, parameters); !read) return read.error();
   if (auto read = read_log_options(attributes, parameters); !read) return read.error();
   if (auto read = read_encryption(attributes, parameters); !read) return read.error();
+  if (auto read = read_on_damage(attributes, parameters); !read) return read.error();
   return parameters;
 }
 

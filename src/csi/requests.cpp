@@ -219,6 +219,7 @@ result<> complete(const ::csi::v1::NodeStageVolumeRequest& request, const cephcs
   into.source.mkfs_options = value(request.volume_context(), "mkfsOptions");
   into.source.serving = std::move(parameters->serving);
   into.source.kernel = std::move(parameters->kernel);
+  into.source.on_damage = parameters->on_damage;
   into.mounter = parameters->mounter;
   into.ignored = std::move(parameters->ignored);
   into.kms_id = std::move(parameters->kms_id);

@@ -193,7 +193,7 @@ result<> read_record(const std::string& path, Records& into) {
   into.volumes.insert(id);
   if (const auto known = plan::decode(*text)) into.combinations[id] = plan::combination_of(*known);
   if (text_of(record->get_object(), "kind") == "krbd") into.by_kernel.insert(id);
-  if (is_set(record->get_object(), "read_only")) into.read_only.insert(id);
+  if (is_set(record->get_object(), "read_only") || is_set(record->get_object(), "damaged")) into.read_only.insert(id);
   if (is_set(record->get_object(), "block")) into.blocks.insert(id);
   const auto* number = record->get_object().if_contains("device");
   boost::system::error_code no_number;

@@ -62,6 +62,16 @@ std::string way_to_repair(std::string_view fstype) {
   return how + " (docs/runbook.md#a-damaged-filesystem)";
 }
 
+std::string repair_command(std::string_view fstype) {
+  const auto* type = filesystem_type(fstype);
+  return type == nullptr ? "" : std::string(type->repair);
+}
+
+std::string option_without_journal(std::string_view fstype) {
+  const auto* type = filesystem_type(fstype);
+  return type == nullptr ? "" : std::string(type->without_journal);
+}
+
 std::string known_filesystems() {
   std::string text;
   for (const auto* type : kTypes) text += (text.empty() ? "" : ", ") + std::string(type->name);

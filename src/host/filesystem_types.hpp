@@ -32,6 +32,9 @@ struct FilesystemType {
   bool offered = true;           ///< a volume may ask for it. Others are only grown, because the image may hold one
   std::string_view package;      ///< Debian's package with all of its tools: deploy/packages reads it here
   std::string_view repair = {};  ///< command for damage that no check before a mount mends
+  /// Options of fsck.<name> that look for damage and repair nothing, and those that only replay the journal; empty:
+  /// nothing finds damage before a mount.
+  std::string_view check = {}, replay = {};
   /// Returns ceph-csi's mkfs options for an image that was proven empty, and keeps out features that kOldestKernel
   /// cannot mount. `zeroes`: the whole device reads as zeroes.
   Arguments (*mkfs_options)(bool zeroes) = nullptr;

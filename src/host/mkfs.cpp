@@ -1,4 +1,4 @@
-// Implements ops::mkfs and ops::fsck, with ceph-csi's arguments for the same tools.
+// Implements ops::mkfs, ops::fsck and ops::check, with ceph-csi's arguments for the same tools.
 #include "corbd/core/log.hpp"
 #include "filesystem_types.hpp"
 #include "mkfs_options.hpp"
@@ -22,6 +22,14 @@ std::string describe(const Probe& found) {
       return "more than one signature";
   }
   return "something";
+}
+
+constexpr int kCorrected = 1;  ///< fsck(8)'s exit code
+
+void log_ended(const std::string& device, const Ended& ended) {
+  if (ended.code == 0) return;
+  log::write(ended.code == kCorrected ? log::Level::info : log::Level::warning, "fsck.ended",
+             {{"device", device}, {"code", ended.code}, {"output", ended.output}});
 }
 
 }  // namespace
@@ -61,7 +69,7 @@ result<std::string> mkfs(const std::string& device, const std::string& fstype, c
 // fsck(8) returns 1 for errors corrected, 4 for errors left. As in ceph-csi's mount library, the mount finds out about
 // any other exit code. We run the checker itself: fsck(8) in front of it would be one process more.
 result<> fsck(const std::string& device, const std::string& fstype, const std::string& options) {
-  constexpr int corrected = 1, left_uncorrected = 4, could_not_work = 8 | 16;
+  constexpr int left_uncorrected = 4, could_not_work = 8 | 16;
   const std::string tool = "fsck." + fstype;
   const std::string with = options.empty() ? "-a" : options;
   Arguments argv = arguments_of(with);
@@ -83,10 +91,33 @@ result<> fsck(const std::string& device, const std::string& fstype, const std::s
   if (!options.empty() && (ended->code & could_not_work) != 0)
     return Error{errc::failed_precondition, tool + " " + with + " did not check " + device +
                                                 ": correct the agent's --fsck-options: " + host::describe(*ended)};
-  if (ended->code != 0)
-    log::write(ended->code == corrected ? log::Level::info : log::Level::warning, "fsck.ended",
-               {{"device", device}, {"code", ended->code}, {"output", ended->output}});
+  log_ended(device, *ended);
   return {};
+}
+
+// A checker that is missing or cannot work has not shown a good filesystem, and here nothing may rest on a guess.
+result<std::string> check(const std::string& device, const std::string& fstype) {
+  const auto* type = filesystem_type(fstype);
+  if (type == nullptr || type->check.empty()) return std::string();
+  const std::string tool = "fsck." + fstype;
+  const auto marked = [&] { return type->has_errors != nullptr && type->has_errors(device); };
+  // A filesystem that its kernel marked is damaged whatever its journal has, and nothing writes it.
+  for (const std::string_view options : {marked() ? std::string_view() : type->replay, type->check}) {
+    if (options.empty()) continue;
+    Arguments argv = arguments_of(std::string(options));
+    argv.insert(argv.begin(), tool);
+    argv.push_back(device);
+    const std::string what = tool + " " + std::string(options) + " " + device;
+    const auto ended = run(argv, Capture::everything);
+    if (!ended && ended.error().code == errc::not_found)
+      return Error{errc::failed_precondition, ended.error().text + ", and nothing else finds damage on " + device +
+                                                  ": install " + std::string(type->package)};
+    if (!ended) return ended.error();
+    if (ended->signal != 0) return Error{errc::unavailable, what + ": " + host::describe(*ended)};
+    if ((ended->code & ~kCorrected) != 0) return what + ": " + host::describe(*ended);
+    log_ended(device, *ended);
+  }
+  return marked() ? std::string("it is marked as having errors") : std::string();
 }
 
 }  // namespace corbd::host::ops

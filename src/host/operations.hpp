@@ -56,6 +56,15 @@ struct RepairFilesystem {
                                      required("options", &RepairFilesystem::options)};
   std::string what() const { return "fsck " + device; }
 };
+struct CheckFilesystem {
+  using Reply = std::string;
+  static constexpr std::string_view name = "check";
+  static constexpr seconds patience = kTool;
+  std::string device, fstype;
+  static constexpr std::tuple fields{required("device", &CheckFilesystem::device),
+                                     required("fstype", &CheckFilesystem::fstype)};
+  std::string what() const { return "check " + device; }
+};
 struct ReadKernelNeeds {
   using Reply = KernelNeeds;
   static constexpr std::string_view name = "kernel_needs";

@@ -30,6 +30,8 @@ result<std::string> mkfs(const std::string& device, const std::string& fstype, c
 /// Runs only the tool, on a device that is known to be empty.
 result<> run_mkfs(const std::string& device, const FilesystemType& type, const std::string& options, MkfsFor made_for);
 result<> fsck(const std::string& device, const std::string& fstype, const std::string& options);
+/// Implements Filesystems::check.
+result<std::string> check(const std::string& device, const std::string& fstype);
 /// See corbd/host/kernel_needs.hpp.
 result<KernelNeeds> kernel_needs(const std::string& device);
 result<KernelNeeds> kernel_needs_of_new(const std::string& fstype, const std::string& options);

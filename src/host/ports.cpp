@@ -68,6 +68,9 @@ class HelperFilesystems final : public Filesystems {
                       Until until) override {
     return call(helpers_, RepairFilesystem{device, fstype, options}, std::move(owner), until);
   }
+  task<result<std::string>> check(std::string device, std::string fstype, HelperOwner owner, Until until) override {
+    return call(helpers_, CheckFilesystem{device, fstype}, std::move(owner), until);
+  }
   task<result<Extent>> extent(std::string device, std::string fstype, std::string target, HelperOwner owner,
                               Until until) override {
     return call(helpers_, MeasureExtent{device, fstype, target}, std::move(owner), until);

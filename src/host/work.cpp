@@ -11,6 +11,7 @@ result<std::string> perform(const MakeFilesystem& asked) {
   return ops::mkfs(asked.device, asked.fstype, asked.options, asked.made_for);
 }
 result<> perform(const RepairFilesystem& asked) { return ops::fsck(asked.device, asked.fstype, asked.options); }
+result<std::string> perform(const CheckFilesystem& asked) { return ops::check(asked.device, asked.fstype); }
 result<KernelNeeds> perform(const ReadKernelNeeds& asked) { return ops::kernel_needs(asked.device); }
 result<KernelNeeds> perform(const TryKernelNeeds& asked) {
   return ops::kernel_needs_of_new(asked.fstype, asked.options);
@@ -62,10 +63,11 @@ result<> perform(const LockFolder& asked) { return ops::fscrypt_lock(asked.targe
 
 std::span<const helper::Known> helper_operations() {
   using namespace operation;
-  return helper::kKnown<ProbeDevice, MakeFilesystem, RepairFilesystem, ReadKernelNeeds, TryKernelNeeds, MountDevice,
-                        Bind, Unmount, LimitIo, Trim, Freeze, Thaw, MeasureUsage, MeasureExtent, Grow, CheckUnused,
-                        Tune, FindDaemons, DismissDaemons, LookForLuks, FormatLuks, OpenLuks, ResizeLuks, CloseLuks,
-                        TryLuksKey, AddLuksKey, RemoveLuksKey, LookForFolder, MakeFolder, UnlockFolder, LockFolder>;
+  return helper::kKnown<ProbeDevice, MakeFilesystem, RepairFilesystem, CheckFilesystem, ReadKernelNeeds, TryKernelNeeds,
+                        MountDevice, Bind, Unmount, LimitIo, Trim, Freeze, Thaw, MeasureUsage, MeasureExtent, Grow,
+                        CheckUnused, Tune, FindDaemons, DismissDaemons, LookForLuks, FormatLuks, OpenLuks, ResizeLuks,
+                        CloseLuks, TryLuksKey, AddLuksKey, RemoveLuksKey, LookForFolder, MakeFolder, UnlockFolder,
+                        LockFolder>;
 }
 
 }  // namespace corbd::host

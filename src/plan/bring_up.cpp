@@ -271,7 +271,8 @@ Answer is_served_already(const Situation& view) {
   if (auto step = note_lock(view)) return step;
   // A death between a connect and its tuning leaves the settings of the number's last user.
   const bool other_settings = device->io_timeout_ms != kIoTimeoutMs || view.seen.untuned;
-  if (other_settings || (device->read_only != view.record->use.read_only && !view.seen.facts.tuned))
+  if (other_settings ||
+      (device->read_only != view.record->reads_only() && view.seen.facts.tuned != view.record->reads_only()))
     return Step(step::Tune{});
   // The device only grows: on a smaller one the filesystem would lose its end.
   if (device_bytes(view.seen.image_size, view.record->device.block_size) > device->size)

@@ -4,6 +4,7 @@
 #include <boost/algorithm/string/join.hpp>
 
 #include "corbd/plan/combination.hpp"
+#include "corbd/plan/outcome.hpp"
 #include "krbd.hpp"
 
 namespace corbd::plan {
@@ -53,10 +54,28 @@ std::string misfit(const Situation& view, const std::string& there, const std::s
   return "";
 }
 
+Step note_damaged(const Situation& view, bool damaged) {
+  step::WriteRecord step{*view.record};
+  step.record.damaged = damaged;
+  return step;
+}
+
+/// Returns nothing if the filesystem may be mounted. Each of these mounts begins with a check: somebody may have
+/// repaired the image since the last one.
+std::optional<Decision> check_filesystem(const Situation& view) {
+  const auto& facts = view.seen.facts;
+  if (facts.checked != true) return view.record->damaged ? note_damaged(view, false) : Step(step::Fsck{});
+  if (facts.damage.empty() || view.record->damaged) return std::nullopt;
+  // Another program's device, or the kernel client's, may stay writable.
+  const bool served = view.seen.link == Observation::Link::serving && !view.record->adopting;
+  if (view.record->source.on_damage == OnDamage::read_only && served) return note_damaged(view, true);
+  return refuse(errc::failed_precondition, text_of_damage(*view.record, facts.damage));
+}
+
 }  // namespace
 
 bool writes_nothing(const Situation& view, const Capability& capability) {
-  return view.record->use.read_only || wants_read_only(capability);
+  return view.record->reads_only() || wants_read_only(capability);
 }
 
 Decision refuse_format(const Situation& view, errc code, std::string text) {
@@ -162,7 +181,8 @@ Decision make_filesystem(const Situation& view, const std::string& target, const
   if (const std::string why = misfit(view, facts.probe->type, wanted); !why.empty())
     return refuse(errc::failed_precondition, image + " holds " + facts.probe->type + why);
   if (auto step = name_type(view, facts.probe->type)) return *step;
-  if (!writes_nothing(view, capability) && facts.checked != true) return Step(step::Fsck{});
+  if (!view.record->use.read_only && !wants_read_only(capability))
+    if (auto first = check_filesystem(view)) return *first;
   return mount;
 }
 

@@ -43,7 +43,7 @@ std::optional<Step> thaw_step(const Situation& view) {
 std::string why_not_frozen(const Situation& view) {
   const Record& record = *view.record;
   if (record.use.block) return "it is a raw block device, without a filesystem that corbd knows";
-  if (record.use.read_only) return "it is read-only here";
+  if (record.reads_only()) return "it is read-only here";
   if (by_kernel(view)) return "the kernel serves it";
   if (record.failed) return "it was given up";
   if (record.adopting) return "rbd-nbd serves it, or did";

@@ -1,5 +1,7 @@
 #include "luks.hpp"
 
+#include <algorithm>
+
 #include "bring_up.hpp"
 #include "corbd/plan/combination.hpp"
 #include "filesystem.hpp"
@@ -53,6 +55,16 @@ bool is_noted_later(const Situation& view) {
   return by_kernel(view) && view.record->encrypts_device() && view.record->format.has_value();
 }
 
+/// Whether the mapping takes writes and the volume must not, or the other way round, after a check. Its table decides:
+/// a device that turns read-only below it stops no write.
+bool is_opened_otherwise(const Situation& view, const device::UpperDevice& mapping) {
+  const auto& device = *view.seen.device();
+  const Record& record = *view.record;
+  if (record.use.read_only || record.adopting || by_kernel(view)) return false;
+  return device.read_only == record.damaged && mapping.read_only != record.damaged &&
+         std::ranges::none_of(view.seen.mounts, [&](const auto& mount) { return shows(mount, device, view.id); });
+}
+
 }  // namespace
 
 const device::UpperDevice* luks_mapping(const Situation& view) {
@@ -63,7 +75,8 @@ const device::UpperDevice* luks_mapping(const Situation& view) {
 std::optional<Decision> open_mapping(const Situation& view, const Staged& wish) {
   if (!view.record->encrypts_device()) return std::nullopt;
   if (auto step = close_leftovers(view)) return step;
-  if (luks_mapping(view) != nullptr) return std::nullopt;
+  if (const auto* mapping = luks_mapping(view))
+    return is_opened_otherwise(view, *mapping) ? std::optional<Decision>(Step(step::LuksClose{})) : std::nullopt;
   if (const auto* device = view.seen.device())
     if (auto refused = refuse_held(view, *device, true)) return *refused;
   if (auto step = open_beside(view)) return *step;
@@ -101,7 +114,7 @@ std::optional<Decision> note_encrypted(const Situation& view) {
 }
 
 std::optional<Decision> fill_mapping(const Situation& view) {
-  if (!view.record->encrypts_device() || view.record->use.read_only || view.seen.facts.fits) return std::nullopt;
+  if (!view.record->encrypts_device() || view.record->reads_only() || view.seen.facts.fits) return std::nullopt;
   if (luks_mapping(view) == nullptr)
     return refuse(errc::unavailable, "volume " + view.id + " is encrypted and not open: " + kStageAgain);
   if (integrity_of(*view.seen.device(), view.id) != nullptr)

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "corbd/cephcsi/parameters.hpp"
+#include "corbd/host/values.hpp"
 #include "paths.hpp"
 
 namespace corbd::plan {
@@ -94,7 +96,37 @@ std::string left_for_next_stage(const Record& record, const Staged& wish) {
   if (staging->capability.mount_flags != wanted.mount_flags)
     text = "mount options \"" + wanted.mount_flags + "\" instead of \"" + staging->capability.mount_flags + "\"";
   if (other_options) text += std::string(text.empty() ? "" : ", and ") + "other mapOptions";
+  if (!record.use.block && record.source.on_damage != wish.source.on_damage)
+    text += std::string(text.empty() ? "" : ", and ") + "another " + cephcsi::kOnDamage;
   return text;
+}
+
+std::string way_out_of_damage(const Record& record) {
+  const Source& source = record.source;
+  const std::string fstype = record.stagings.empty() ? "" : record.stagings.front().capability.fstype;
+  const std::string image = image::Name{source.pool, source.ns, source.image}.text();
+  const std::string tool = host::repair_command(fstype);
+  std::string way = "end the volume's pods, so that no node has the image, and ";
+  if (tool.empty() || record.encrypts_device())
+    way += "repair it" + (tool.empty() ? "" : " with `" + tool + "` on its LUKS mapping");
+  else
+    way += "run `" + tool + " \"$(rbd-nbd map " + image + ")\"`, then `rbd-nbd unmap " + image + "`";
+  return way + " (docs/runbook.md#a-damaged-filesystem)";
+}
+
+std::string text_of_damage(const Record& record, const std::string& damage) {
+  const Source& source = record.source;
+  const std::string fstype = record.stagings.empty() ? "" : record.stagings.front().capability.fstype;
+  std::string text = "image " + image::Name{source.pool, source.ns, source.image}.text() + " of volume " +
+                     record.volume_id + " holds a damaged " + (fstype.empty() ? "filesystem" : fstype) + ". ";
+  if (record.damaged)
+    text += "It is mounted read-only without a replay of its journal, for pods that mount the claim readOnly. ";
+  else if (source.on_damage == OnDamage::read_only)
+    text += "It is not mounted: only a volume that corbd serves over nbd is mounted read-only for its damage. ";
+  else
+    text += "Nothing was repaired, as the volume's " + std::string(cephcsi::kOnDamage) + " says. ";
+  // The checker's words come last: an Event has room for the beginning of a text.
+  return text + "To write it again, " + way_out_of_damage(record) + ". " + damage;
 }
 
 bool tells_of_ownership(const Wish& wish, const result<>& outcome, const Facts& facts) {

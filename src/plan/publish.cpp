@@ -4,6 +4,7 @@
 
 #include "bring_up.hpp"
 #include "corbd/plan/combination.hpp"
+#include "corbd/plan/outcome.hpp"
 #include "fscrypt.hpp"
 #include "krbd.hpp"
 #include "paths.hpp"
@@ -44,6 +45,12 @@ std::string how_published(const Publish& known, const Publish& wanted) {
 std::optional<Decision> refuse_turned_read_only(const Situation& view, const Staging& staging, const Published& wish) {
   if (staging.capability.block || wish.read_only || wants_read_only(staging.capability)) return std::nullopt;
   if (!our_mount_at(view, staging_target(view.id, staging.path))->filesystem_read_only) return std::nullopt;
+  if (view.record->damaged)
+    return refuse(errc::failed_precondition,
+                  "the filesystem of volume " + view.id +
+                      " was damaged when it was staged, and is mounted read-only: a pod that mounts its claim with "
+                      "readOnly can have it. To write it again, " +
+                      way_out_of_damage(*view.record));
   return refuse(errc::failed_precondition,
                 "the filesystem of volume " + view.id +
                     " turned read-only after an error: end all that uses it on this node, so that it is unstaged; its "

@@ -6,6 +6,7 @@
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 
+#include "corbd/cephcsi/parameters.hpp"
 #include "corbd/core/fields_json.hpp"
 #include "corbd/plan/record.hpp"
 
@@ -15,6 +16,17 @@ struct corbd::fields::Written<corbd::device::Kind> {
   static result<device::Kind> from(const std::string& name) {
     if (const auto* found = device::find_kind(name)) return found->kind;
     return Error{errc::state_corrupt, "no kind of device: " + name};
+  }
+};
+
+template <>
+struct corbd::fields::Written<corbd::cephcsi::OnDamage> {
+  static std::string to(cephcsi::OnDamage policy) { return std::string(cephcsi::name(policy)); }
+  static result<cephcsi::OnDamage> from(const std::string& name) {
+    for (const auto policy : {cephcsi::OnDamage::refuse, cephcsi::OnDamage::read_only})
+      if (cephcsi::name(policy) == name) return policy;
+    return name == cephcsi::name(cephcsi::OnDamage::fsck) ? cephcsi::OnDamage::fsck
+                                                          : cephcsi::OnDamage::refuse;  // a later version's word
   }
 };
 

@@ -245,8 +245,11 @@ Decision stage(const Situation& view, const Staged& wish) {
   if (auto step = note_claim(view, wish.claim)) return *step;
   if (record.failed) return given_up(view);
   const std::string target = staging_target(view.id, wish.path);
-  if (!mounted_at(view, target) && capability != wanted)
-    return write_staging(record, {wish.path, wanted, staging->complete});
+  if (!mounted_at(view, target) && (capability != wanted || record.source.on_damage != wish.source.on_damage)) {
+    Record anew = record;
+    anew.source.on_damage = wish.source.on_damage;
+    return write_staging(std::move(anew), {wish.path, wanted, staging->complete});
+  }
   const bool keeps_stash = !staging->complete || !mounted_at(view, target);
   if (auto step = keeps_stash ? bring_up_with_stash(view, wish) : bring_up(view)) return *step;
   if (auto step = finish_krbd_stage(view, *staging)) return *step;

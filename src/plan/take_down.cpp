@@ -55,6 +55,12 @@ Decision take_device_down(const Situation& view, const device::Seen& device) {
     if (shows(mount, device, view.id)) return Done{};  // the last unpublish reaches this again
   if (auto refused = refuse_held(view, device, view.record->encrypts_device())) return *refused;
   if (auto step = close_mapping(view)) return *step;
+  // The next user of the number may be another program, which leaves it as read-only as it is.
+  if (view.record->damaged && !view.seen.facts.disconnected) {
+    Record record = *view.record;
+    record.damaged = false;
+    return write(std::move(record));
+  }
   if (view.seen.facts.disconnected) return until_closed(view);
   if (view.seen.facts.unused == true) return remove_device(device.kind);
   if (auto step = bring_up(view)) return *step;

@@ -108,6 +108,10 @@ Condition condition_of(const Status& status) {
   if (status.turned_read_only)
     return {Kind::degraded, "FilesystemReadOnly",
             "the filesystem turned read-only after an error: end the volume's pods, so that the next stage checks it"};
+  if (status.damaged)
+    return {Kind::degraded, "FilesystemDamaged",
+            "the filesystem was damaged when it was staged, and is mounted read-only: repair it by "
+            "docs/runbook.md#a-damaged-filesystem"};
   if (!status.refused_again.empty())
     return {Kind::degraded, "NotServedAgain",
             "the volume is served as before, but the next start or handover of the agent refuses it: " +

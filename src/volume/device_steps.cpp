@@ -176,11 +176,11 @@ task<result<>> DeviceSteps::tune(Volume& volume) {
   const auto device = device_of(volume);
   if (!device) co_return device.error();
   // Use no busy file, and a queue of its own: the helpers of the cluster's volumes may be waiting for this healing.
-  const host::NumberUse use{.read_only = volume.record->use.read_only, .flush = sends_flushes(volume)};
+  const host::NumberUse use{.read_only = volume.record->reads_only(), .flush = sends_flushes(volume)};
   auto tuned = co_await ports_.filesystems.tune(device::name(device->kind, device->index), use,
                                                 HelperOwner("", "healing of " + owner(volume).whose),
                                                 while_served(volume, deadline()));
-  volume.facts.tuned = true;
+  volume.facts.tuned = volume.record->reads_only();
   // rbd-nbd may have connected it read-only, and no flag changes that. A volume that is staged must still leave the
   // node.
   const bool staged = std::ranges::any_of(volume.record->stagings, &plan::Staging::complete);
@@ -191,10 +191,12 @@ task<result<>> DeviceSteps::tune(Volume& volume) {
   if (!tuned) co_return tuned;
   volume.device.untuned = false;
   if (device->read_only != use.read_only)
-    log::info("device.read_only_set", {{"volume", volume.id},
-                                       {"device", device::path(*device)},
-                                       {"read_only", use.read_only},
-                                       {"hint", "an earlier user of the number had left it otherwise"}});
+    log::info("device.read_only_set",
+              {{"volume", volume.id},
+               {"device", device::path(*device)},
+               {"read_only", use.read_only},
+               {"hint", volume.record->damaged ? "its filesystem is damaged"
+                                               : "an earlier user of the number had left it otherwise"}});
   co_return tuned;
 }
 

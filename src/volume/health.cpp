@@ -9,6 +9,7 @@ namespace corbd::volume {
 namespace {
 
 bool turned_read_only(const Record& record, const device::Seen& device, const std::vector<host::Mount>& mounts) {
+  if (record.damaged) return false;
   return std::ranges::any_of(record.stagings, [&](const Staging& staging) {
     if (staging.capability.block || wants_read_only(staging.capability)) return false;
     const std::string target = staging_target(record.volume_id, staging.path);
@@ -118,6 +119,7 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
   status.adopting = record.adopting.has_value();
   status.in_use = seen != nullptr && is_used(record, *seen, mounts);
   status.turned_read_only = seen != nullptr && turned_read_only(record, *seen, mounts);
+  status.damaged = record.damaged;
   if (seen != nullptr) status.shrunk_to = shrunk_to(volume, *seen);
   if (seen != nullptr && !traits(record.device.kind).served && seen->client == volume.device.refused_client)
     status.kernel_refused = seen->client;

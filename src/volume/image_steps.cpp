@@ -251,6 +251,7 @@ void ImageSteps::forget_facts(Volume& volume) {
   kept.holders = std::move(volume.facts.holders);
   kept.evicted = std::move(volume.facts.evicted);
   kept.node_fenced = std::move(volume.facts.node_fenced);
+  kept.damage = std::move(volume.facts.damage);
   volume.facts = std::move(kept);
 }
 

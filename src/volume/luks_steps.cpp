@@ -164,7 +164,7 @@ task<result<>> LuksSteps::open(Volume& volume, const Wish& wish) {
   const auto turn = co_await turn_to_try(volume);
   if (!turn) co_return turn.error();
   auto opened =
-      co_await ports_.luks.open(*device, mapping_name(volume.id), std::move(*key), volume.record->use.read_only,
+      co_await ports_.luks.open(*device, mapping_name(volume.id), std::move(*key), volume.record->reads_only(),
                                 owner(volume), while_served(volume, long_deadline()));
   if (!opened) co_return opened;
   log::info("luks.opened", {{"volume", volume.id}, {"device", *device}});

@@ -89,6 +89,14 @@ task<result<>> MountSteps::fsck(Volume& volume) {
   const auto device = data_path(volume);
   if (!device) co_return device.error();
   const std::string fstype = fstype_of(volume);
+  if (volume.record->source.on_damage != plan::OnDamage::fsck) {
+    auto found =
+        co_await ports_.filesystems.check(*device, fstype, owner(volume), while_served(volume, long_deadline()));
+    if (!found) co_return found.error();
+    volume.facts.damage = std::move(*found);
+    volume.facts.checked = true;
+    co_return result<>();
+  }
   auto checked = co_await ports_.filesystems.fsck(*device, fstype, option_of(config_.filesystems.fsck, fstype),
                                                   owner(volume), while_served(volume, long_deadline()));
   if (checked) volume.facts.checked = true;
@@ -101,7 +109,8 @@ task<result<>> MountSteps::mount(Volume& volume, std::string target, const Wish&
   const std::string fstype = fstype_of(volume);
   const std::string first = option_of(config_.filesystems.mount, fstype);
   std::string flags = protected_by(first, joined(first, std::get<Staged>(wish).capability.mount_flags));
-  if (volume.record->use.read_only) flags = with_ro(std::move(flags));
+  if (volume.record->reads_only()) flags = with_ro(std::move(flags));
+  if (volume.record->damaged) flags = joined(std::move(flags), host::option_without_journal(fstype));
   co_return co_await ports_.mounts.mount(*device, fstype, std::move(target), flags, owner(volume),
                                          while_served(volume, long_deadline()));
 }

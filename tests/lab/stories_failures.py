@@ -150,6 +150,69 @@ def story_damaged_filesystem(lab):
     peer.unmap()
 
 
+def digest(lab, image):
+    """Of the whole image, as the cluster has it."""
+    exported = run(["sh", "-c", "rbd -c %s export --no-progress %s - | sha256sum" % (lab.conf, image.spec)])
+    return exported.split()[0]
+
+
+# [failure:47]
+def story_on_damage(lab):
+    """a damaged ext4 is refused or mounted without a write as its volume says, and the command of the error repairs it"""
+    image = lab.image("a", size=64 * MIB)
+    agent = lab.agent().start()
+    volume = agent.volume(image)
+    answer = agent.volume(image, attributes=["corbd/on-damage=repair"]).try_stage()
+    check(answer["code"] == "INVALID_ARGUMENT" and "fsck, refuse or read-only" in answer["message"], "an unknown word: %s" % answer)
+    volume.stage()
+    put(os.path.join(volume.staged_path, "kept"), "kept")
+    volume.unstage()
+    peer = RbdNbd(lab, image)
+    peer.map()
+    run(["debugfs", "-w", "-R", "mkdir lost", peer.device])
+    run(["debugfs", "-w", "-R", "clri lost", peer.device])
+    run(["debugfs", "-w", "-R", "ssv state 3", peer.device])
+    # A replay of the empty journal would take this away again.
+    run(["debugfs", "-w", "-R", "feature needs_recovery", peer.device])
+    peer.unmap()
+    before = digest(lab, image)
+    refusing = agent.volume(image, attributes=["corbd/on-damage=refuse"])
+    answer = refusing.try_stage()
+    say("%s: %s" % (answer["code"], answer["message"]))
+    check(answer["code"] == "FAILED_PRECONDITION" and "e2fsck -f" in answer["message"], "refuse: %s" % answer)
+    refusing.expect_gone()
+    reading = agent.volume(image, attributes=["corbd/on-damage=read-only"])
+    reading.stage()
+    check(read("/sys/block/nbd%d/ro" % reading.device).strip() == "1", "the device takes writes")
+    check(read(os.path.join(reading.staged_path, "kept")) == "kept", "the file is gone")
+    said = agent.events("filesystem.damaged", volume=reading.id)
+    check(said and "e2fsck -f" in said[-1]["cause"], "the log names no command: %s" % said)
+    answer = reading.try_publish()
+    say("%s: %s" % (answer["code"], answer["message"]))
+    check(answer["code"] == "FAILED_PRECONDITION" and "readOnly" in answer["message"], "a pod that may write: %s" % answer)
+    reading.publish("pod-2", readonly=True)
+    kept = os.path.join(reading.target("pod-2"), "kept")
+    agent.kill()
+    agent.start()
+    agent.wait_event("device.reconnected", 60, volume=reading.id)
+    run(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"])
+    check(read(kept) == "kept", "the file is gone after a heal")
+    check(read("/sys/block/nbd%d/ro" % reading.device).strip() == "1", "the device takes writes after a heal")
+    index = reading.device
+    reading.unpublish("pod-2", patience=20)
+    reading.unstage(patience=20)
+    reading.expect_gone()
+    check(read("/sys/block/nbd%d/ro" % index).strip() == "0", "the number stays read-only")
+    check(digest(lab, image) == before, "something was written")
+    peer.map()
+    subprocess.run(["e2fsck", "-f", "-y", peer.device], capture_output=True, timeout=60)
+    peer.unmap()
+    reading.stage()
+    reading.expect_staged()
+    reading.unstage(patience=20)
+    reading.expect_gone()
+
+
 # [failure:52]
 @long
 def story_hung_unmount(lab):

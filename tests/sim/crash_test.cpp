@@ -117,6 +117,27 @@ TEST_CASE("publish, unpublish and unstage survive the agent's death before every
   });
 }
 
+TEST_CASE("a read-only stage of a damaged filesystem, and its end, survive the agent's death before every step",
+          "[failure:47]") {
+  sweep(true, [&](Scene& scene, int at) {
+    auto& image = scene.world.cluster.images[kId];
+    REQUIRE(scene.world.agent.want(kId, Wish(scene.staged(false))));
+    REQUIRE(scene.world.agent.want(kId, Wish(plan::Unstaged{scene.staged(false).path})));
+    image.beyond_repair = true;
+    auto wish = scene.staged(false);
+    wish.source.on_damage = plan::OnDamage::read_only;
+    scene.world.calls.crash_at = at;
+    CHECK(scene.insist(Wish(wish)));
+    CHECK(scene.mounted(plan::staging_target(kId, wish.path)));
+    REQUIRE(scene.world.kernel.devices.size() == 1);
+    CHECK(scene.world.kernel.takes_no_write(scene.world.kernel.devices.front()));
+    CHECK(scene.insist(Wish(plan::Unstaged{wish.path})));
+    CHECK(scene.world.kernel.devices.empty());
+    CHECK(scene.world.kernel.read_only_numbers.empty());
+    return scene.world.calls.crash_at == 0;
+  });
+}
+
 TEST_CASE("a heal survives the agent's death before every step of it", "[failure:42]") {
   sweep(true, [&](Scene& scene, int at) {
     REQUIRE(scene.world.agent.want(kId, Wish(scene.staged(false))));

@@ -265,6 +265,36 @@ TEST_CASE("a filesystem with errors that stay after its check is neither mounted
   CHECK(scene.world.kernel.devices.empty());
 }
 
+TEST_CASE("a damaged filesystem is refused or mounted read-only as its volume says, with an Event, and is not changed",
+          "[failure:47]") {
+  Scene scene;
+  scene.kill_and_start(true);
+  scene.filled();
+  scene.image().beyond_repair = true;
+  auto wish = test::staged_wish(kId);
+  wish.source.on_damage = GENERATE(plan::OnDamage::refuse, plan::OnDamage::read_only);
+  const bool reads = wish.source.on_damage == plan::OnDamage::read_only;
+  CHECK(scene.want(wish) == (reads ? errc::ok : errc::failed_precondition));
+  CHECK(scene.image().checks == 1);
+  REQUIRE(scene.world.kernel.devices.size() == (reads ? 1 : 0));
+  const auto& notices = scene.world.notices;
+  const auto told =
+      std::ranges::find_if(notices, [](const auto& one) { return one.second.reason == "FilesystemDamaged"; });
+  REQUIRE(told != notices.end());
+  CHECK_THAT(told->second.message, ContainsSubstring("e2fsck -f"));
+  if (!reads) return;
+  CHECK(scene.world.kernel.mounts.front().options.ends_with("ro,noload"));
+  CHECK(scene.world.kernel.takes_no_write(scene.device()));
+  scene.kill_and_start();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.world.kernel.takes_no_write(scene.device()));
+  CHECK(scene.want(plan::Unstaged{kPath}) == errc::ok);
+  CHECK(scene.world.kernel.read_only_numbers.empty());
+  scene.image().beyond_repair = false;
+  CHECK(scene.want(wish) == errc::ok);
+  CHECK_FALSE(scene.world.kernel.takes_no_write(scene.device()));
+}
+
 TEST_CASE("an unmount that waits for a device without a server holds up no other volume, and ends when it is healed",
           "[failure:52]") {
   test::Calm calm;

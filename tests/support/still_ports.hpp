@@ -88,6 +88,7 @@ class Filesystems : public host::Filesystems {
     co_return std::string();
   }
   task<result<>> fsck(std::string, std::string, std::string, HelperOwner, Until) override { co_return result<>(); }
+  task<result<std::string>> check(std::string, std::string, HelperOwner, Until) override { co_return std::string(); }
   task<result<host::Extent>> extent(std::string, std::string, std::string, HelperOwner, Until) override {
     co_return host::Extent{};
   }

@@ -58,12 +58,18 @@ struct Parameters {
   bool read_only_otherwise = false;  ///< read_only, if the other client served it
   Serving serving;
   KernelOptions kernel;
+  OnDamage on_damage = OnDamage::fsck;
   std::vector<std::string> ignored;  ///< a sentence for each attribute that is set, but without effect here
   Stash stash;                       ///< values that go into ceph-csi's stash unchanged
   bool operator==(const Parameters&) const = default;
 };
 /// invalid_argument names the attribute.
 result<Parameters> read_parameters(const Attributes& attributes, const Mounters& mounters = {});
+
+/// Attribute of a volume that names its OnDamage. It is corbd's own, and ceph-csi ignores it.
+inline constexpr const char* kOnDamage = "corbd/on-damage";
+/// The word for it, as in the attribute.
+std::string_view name(OnDamage policy);
 
 /// The encrypted object: the device below the filesystem, or the files in one of its folders.
 inline constexpr std::string_view kBlockEncryption = "block", kFileEncryption = "file";

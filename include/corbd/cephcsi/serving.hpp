@@ -14,6 +14,10 @@ namespace corbd::cephcsi {
 /// of the image.
 enum class Mounter { nbd, krbd, krbd_if_able };
 
+/// A stage's way with a filesystem that is damaged: `fsck` repairs what needs no person and refuses the rest,
+/// `refuse` repairs nothing, and `read_only` mounts it without a write.
+enum class OnDamage { fsck, refuse, read_only };
+
 /// Options of the volume's attributes for the kernel's client, comma separated.
 struct KernelOptions {
   std::string map, unmap;

@@ -65,6 +65,10 @@ class Filesystems {
   /// Runs fsck.<fstype>. Empty options mean -a. Exit codes 0 and 1 are success.
   virtual task<result<>> fsck(std::string device, std::string fstype, std::string options, HelperOwner owner,
                               Until until) = 0;
+  /// Looks for damage and repairs nothing. Empty: it found none. Otherwise the checker's words. A journal with changes
+  /// is replayed first, as a mount would do, unless the filesystem is marked as damaged. xfs and btrfs have no such
+  /// check.
+  virtual task<result<std::string>> check(std::string device, std::string fstype, HelperOwner owner, Until until) = 0;
   /// Returns the size of an ext2, ext3, ext4, xfs or btrfs that is mounted at `target`; unimplemented for others.
   virtual task<result<Extent>> extent(std::string device, std::string fstype, std::string target, HelperOwner owner,
                                       Until until) = 0;

@@ -55,6 +55,10 @@ struct Probe {
 std::vector<std::string> offered_filesystems();
 /// Whether that type can encrypt a folder (fscrypt).
 bool encrypts_files(std::string_view fstype);
+/// Returns the command that repairs such a filesystem; empty: it is not known.
+std::string repair_command(std::string_view fstype);
+/// Returns the mount option that skips the replay of its journal; empty: there is none.
+std::string option_without_journal(std::string_view fstype);
 /// ceph-csi's default type for an empty image.
 inline constexpr std::string_view kDefaultFilesystem = "ext4";
 /// Whether mount flags ("noatime,ro") ask for a read-only mount: the last "ro" or "rw" counts.

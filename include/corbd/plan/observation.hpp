@@ -70,13 +70,16 @@ struct Facts {
   std::optional<bool> has_data;
   std::optional<std::string> format_marker;  ///< image metadata corbd/format; "": there is none
   std::optional<bool> checked;               ///< fsck ran, or the filesystem is new
+  std::string damage;                        ///< errors that this operation's check found and left; empty: none
   bool image_size_asked = false;             ///< the cluster answered the image's size in this operation
   std::optional<host::Extent> filesystem;
   bool trimmed = false;
   std::optional<std::string> freeze_answer;  ///< the kernel's: "", it is frozen; or why not, and then it is not
   bool thawed = false;                       ///< the kernel says so, in this operation
   bool grown = false;                        ///< space that the tool leaves unused stays so
-  bool tuned = false;  ///< tried in this operation: attributes that the driver itself holds read-only stay so
+  /// Whether the device was to be read-only, if this operation tried: attributes that the driver itself holds read-only
+  /// stay so.
+  std::optional<bool> tuned;
   std::map<std::string, result<>>
       cleared;  ///< paths that were unmounted in this operation: gone, or why the bare folder or file stays
   std::optional<bool> unused;                 ///< a helper could open the device O_EXCL

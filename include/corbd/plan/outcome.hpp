@@ -42,6 +42,12 @@ Error with_secret(Error refused, const StageSecret& secret, bool tried);
 /// the volume's next stage. Empty: none.
 std::string left_for_next_stage(const Record& record, const Staged& wish);
 
+/// Says that the volume's filesystem is damaged, what was done about it, and with which commands a person repairs it.
+/// `damage`: the checker's words.
+std::string text_of_damage(const Record& record, const std::string& damage);
+/// The way out alone: the command that repairs the image while no node has it.
+std::string way_out_of_damage(const Record& record);
+
 /// Whether the outcome says anything about the image's owner. If it does not (an unpublish that had nothing to do, an
 /// unstage that waits for a helper), the time for which the volume is lost goes on. kubelet may repeat such calls more
 /// often than a volume is given up.

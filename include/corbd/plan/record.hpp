@@ -184,6 +184,7 @@ struct Record {
   std::optional<Adoption> adopting;
   bool cache_lost = false;  ///< rbd-nbd died, perhaps with acknowledged writes in its cache: every flush of this device
                             ///< fails until an operator accepts the loss, so that every caller notices
+  bool damaged = false;     ///< its filesystem was found damaged, and OnDamage::read_only mounts it without a write
   bool failed = false;      ///< given up: it is never served again, its device answers EIO until it is unstaged
   Proof proof;
   std::optional<Format> format;
@@ -192,6 +193,7 @@ struct Record {
   std::vector<Staging> stagings;
   std::vector<Publish> publishes;
 
+  bool reads_only() const { return use.read_only || damaged; }
   bool encrypts_device() const { return encryption && std::holds_alternative<DeviceKms>(encryption->kms); }
   bool encrypts_files() const { return encryption && std::holds_alternative<FilesKms>(encryption->kms); }
 
@@ -234,7 +236,8 @@ struct Record {
       fields::rare("claim", &Record::claim),
       fields::rare("io_limits", &Record::device, &Device::io_limits),
       fields::rare("note", &Record::note),
-      fields::rare("freeze", &Record::freeze)};
+      fields::rare("freeze", &Record::freeze),
+      fields::rare("damaged", &Record::damaged)};
   bool operator==(const Record&) const = default;
 };
 

@@ -25,6 +25,7 @@ namespace corbd::plan {
 using cephcsi::IoLimits;
 using cephcsi::KernelOptions;
 using cephcsi::Mounter;
+using cephcsi::OnDamage;
 using cephcsi::PvcRef;
 using cephcsi::Serving;
 using cephcsi::Stash;
@@ -57,13 +58,15 @@ struct Source {
   std::string mkfs_options;  ///< "" = ceph-csi's defaults
   Serving serving = {};
   KernelOptions kernel = {};
+  OnDamage on_damage = OnDamage::fsck;
   static constexpr std::tuple fields{fields::required("cluster_id", &Source::cluster_id),
                                      fields::required("pool", &Source::pool),
                                      fields::required("ns", &Source::ns),
                                      fields::required("image", &Source::image),
                                      fields::required("mkfs_options", &Source::mkfs_options),
                                      fields::rare("serving", &Source::serving),
-                                     fields::rare("kernel", &Source::kernel)};
+                                     fields::rare("kernel", &Source::kernel),
+                                     fields::rare("on_damage", &Source::on_damage)};
   bool operator==(const Source&) const = default;
 };
 

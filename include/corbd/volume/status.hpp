@@ -88,6 +88,7 @@ struct Status {
 
   bool in_use = false;                      ///< the device is mounted, or another device lies above it
   bool turned_read_only = false;            ///< the filesystem turned read-only by itself
+  bool damaged = false;                     ///< Record::damaged
   std::optional<std::uint64_t> shrunk_to;   ///< bytes of the image, which another client made smaller than the device
   bool access_lost = false;                 ///< its client was cut off or lost the lock: it needs another client
   std::optional<bool> caches_before_flush;  ///< image::Image::caches_before_flush(); nothing: it is not open

@@ -84,6 +84,25 @@ class Filesystems final : public host::Filesystems {
                                                std::move(effect));
   }
 
+  task<result<std::string>> check(std::string device, std::string, HelperOwner busy, Until until) override {
+    needs_link(world_, device);
+    const auto found = std::make_shared<std::string>();
+    auto effect = [&world = world_, device, found]() -> result<> {
+      const KernelDevice* on = world.kernel.by_index(index_of(world, device));
+      FakeImage* image = image_of(world, device);
+      if (on == nullptr || image == nullptr) return gone(device);
+      if (world.kernel.takes_no_write(*on)) world.broke("a journal was to be replayed on a read-only device");
+      if (mounted(world, on->index)) world.broke("a mounted device was checked");
+      ++image->checks;
+      if (image->beyond_repair) *found = "a check finds errors";
+      return {};
+    };
+    auto done =
+        co_await world_.calls.ask_helper("check", index_of(world_, device), std::move(busy), until, std::move(effect));
+    if (!done) co_return done.error();
+    co_return *found;
+  }
+
   task<result<host::Extent>> extent(std::string device, std::string, std::string, HelperOwner busy,
                                     Until until) override {
     needs_link(world_, device);

@@ -50,6 +50,8 @@ class Mounts final : public host::Mounts {
       if (on == nullptr || image == nullptr) return gone(device);
       if (world.kernel.takes_no_write(*on) && !host::mounts_read_only(flags))
         return Error{errc::failed_precondition, "read-only device"};
+      if (image->beyond_repair && !host::mounts_read_only(flags))
+        world.broke("a damaged filesystem was mounted writable");
       if (image->fstype != fstype) return Error{errc::failed_precondition, "wrong fs type"};
       if (image->luks && !is_mapping(device)) return Error{errc::failed_precondition, "wrong fs type"};
       add(world, target, device, fstype, "/");

@@ -31,6 +31,21 @@ TEST_CASE("mapOptions are given to mounters by their name, in any case; what has
   CHECK((*options == row.options));
 }
 
+TEST_CASE("corbd/on-damage has three words, fsck by default, and any other is refused with all of them",
+          "[failure:47]") {
+  using cephcsi::OnDamage;
+  CHECK(read_parameters({})->on_damage == OnDamage::fsck);
+  CHECK(read_parameters({{"corbd/on-damage", ""}})->on_damage == OnDamage::fsck);
+  for (const auto policy : {OnDamage::fsck, OnDamage::refuse, OnDamage::read_only})
+    CHECK(read_parameters({{cephcsi::kOnDamage, std::string(cephcsi::name(policy))}})->on_damage == policy);
+  for (const char* wrong : {"repair", "readonly", "Refuse", "fsck "}) {
+    const auto refused = read_parameters({{"corbd/on-damage", wrong}});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == errc::invalid_argument);
+    CHECK_THAT(refused.error().text, ContainsSubstring("fsck, refuse or read-only"));
+  }
+}
+
 TEST_CASE("an unknown mounter in mapOptions is refused by its name") {
   for (const char* text : {"rbd:a", "crush_location=zone:z1", ":a", "nbd:a;fuse:b"}) {
     const auto options = split_map_options(text);

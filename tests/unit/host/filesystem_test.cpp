@@ -1,3 +1,4 @@
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -21,6 +22,10 @@ struct Image {
   Folder folder;
   std::string path = make_image(folder.path() + "/image");
   Probe probe() { return ops::probe(path).value(); }
+  std::string bytes() const {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
 };
 
 }  // namespace
@@ -392,6 +397,70 @@ TEST_CASE("fsck fails with the tool's words when errors are left", "[failure:47]
 TEST_CASE("a killed fsck can be tried again") {
   FakeTool tool("fsck.ext4", "kill -9 $$");
   CHECK(ops::fsck("/dev/x", "ext4", "").error().code == errc::unavailable);
+}
+
+TEST_CASE("a check that repairs nothing finds no damage in a good filesystem, and replays its journal",
+          "[failure:47]") {
+  constexpr off_t incompatible = 1024 + 0x60;
+  Image image;
+  REQUIRE(ops::mkfs(image.path, "ext4", "-q -O ^metadata_csum"));
+  const std::string before = image.bytes();
+  CHECK(ops::check(image.path, "ext4").value() == "");
+  CHECK((image.bytes() == before));
+  const char flags = before.at(incompatible);
+  overwrite(image.path, incompatible, std::string(1, static_cast<char>(flags | 4)));  // needs_recovery
+  CHECK(ops::check(image.path, "ext4").value() == "");
+  CHECK(image.bytes().at(incompatible) == flags);
+}
+
+TEST_CASE("a check tells the damage that it finds, and changes nothing of a filesystem that is marked as damaged",
+          "[failure:47]") {
+  Image image;
+  REQUIRE(ops::mkfs(image.path, "ext4", "-q -O ^metadata_csum"));
+  overwrite(image.path, 1024 + 0x3a, "\x03");  // valid, with errors
+  overwrite(image.path, 1024 + 0x60, std::string(1, static_cast<char>(image.bytes().at(1024 + 0x60) | 4)));
+  std::string before = image.bytes();
+  const auto number = [&](std::size_t at) {
+    std::uint32_t read = 0;
+    std::memcpy(&read, before.data() + at, sizeof read);
+    return read;
+  };
+  // Clear the root folder: the second inode of the table that the first group's descriptor names.
+  const std::uint32_t block = 1024U << number(1024 + 0x18);
+  const std::uint32_t table = number((block == 1024 ? 2 : 1) * block + 8) * block;
+  overwrite(image.path, table + (number(1024 + 0x58) & 0xffff), std::string(128, '\0'));
+  before = image.bytes();
+  CHECK_THAT(ops::check(image.path, "ext4").value(), ContainsSubstring("fsck.ext4 -n"));
+  CHECK((image.bytes() == before));
+}
+
+TEST_CASE("a filesystem that is marked as damaged is damaged, even if its checker finds nothing") {
+  Image image;
+  REQUIRE(ops::mkfs(image.path, "ext4", "-q -O ^metadata_csum"));
+  overwrite(image.path, 1024 + 0x3a, "\x03");
+  const FakeTool tool("fsck.ext4", "exit 0");
+  CHECK_THAT(ops::check(image.path, "ext4").value(), ContainsSubstring("marked"));
+}
+
+TEST_CASE("a filesystem that the replay of its journal marks as damaged is damaged") {
+  Image image;
+  REQUIRE(ops::mkfs(image.path, "ext4", "-q -O ^metadata_csum"));
+  const FakeTool tool("fsck.ext4",
+                      "[ \"$1\" = -n ] || printf '\\003' | dd of=\"$3\" bs=1 seek=1082 conv=notrunc 2>/dev/null");
+  CHECK_THAT(ops::check(image.path, "ext4").value(), ContainsSubstring("marked"));
+}
+
+TEST_CASE("a check that was killed can be tried again, one that could not work counts as damage, and xfs has none") {
+  {
+    const FakeTool tool("fsck.ext4", "kill -9 $$");
+    CHECK(ops::check("/dev/x", "ext4").error().code == errc::unavailable);
+  }
+  {
+    const FakeTool tool("fsck.ext4", "exit 8");
+    CHECK_THAT(ops::check("/dev/x", "ext4").value(), ContainsSubstring("exit code 8"));
+  }
+  const FakeTool tool("fsck.xfs", "exit 4");
+  CHECK(ops::check("/dev/x", "xfs").value() == "");
 }
 
 TEST_CASE("fsck has the options that are given, as an argument each") {

@@ -43,6 +43,7 @@ TEST_CASE("probe, mkfs and fsck go through a helper") {
   CHECK(found->kind == Probe::Kind::nothing);
   REQUIRE(ports.get(ports.filesystems->mkfs(image, "ext4", "", {.zeroes = true}, ports.busy_file, {})));
   CHECK(ports.get(ports.filesystems->fsck(image, "ext4", "", ports.busy_file, {})));
+  CHECK(ports.get(ports.filesystems->check(image, "ext4", ports.busy_file, {})).value() == "");
   found = ports.get(ports.filesystems->probe(image, ports.busy_file, {}));
   REQUIRE(found);
   CHECK(found->type == "ext4");

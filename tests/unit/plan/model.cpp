@@ -190,7 +190,8 @@ void Model::apply(const Step& step, const Wish& wish) {
                  },
                  [&](const step::Tune&) {
                    seen.devices.front().io_timeout_ms = 1000;
-                   seen.devices.front().read_only = record->use.read_only;
+                   seen.devices.front().read_only = record->reads_only();
+                   seen.facts.tuned = record->reads_only();
                  },
                  [&](const step::SetFormatMarker&) {
                    REQUIRE_FALSE(image_has_data);
@@ -206,8 +207,22 @@ void Model::apply(const Step& step, const Wish& wish) {
                    seen.facts.probe.reset();
                    seen.facts.checked = true;
                  },
-                 [&](const step::Fsck&) { seen.facts.checked = true; },
-                 [&](const step::Mount& of) { mount_at(of.path); },
+                 [&](const step::Fsck&) {
+                   const auto* mapped = mapping_of(seen.devices.front(), kId);
+                   REQUIRE_FALSE((seen.devices.front().read_only || (mapped != nullptr && mapped->read_only)));
+                   seen.facts.checked = true;
+                   if (record->source.on_damage == OnDamage::fsck)
+                     damage.clear();
+                   else
+                     seen.facts.damage = damage;
+                 },
+                 [&](const step::Mount& of) {
+                   const auto& device = seen.devices.front();
+                   const auto* mapped = mapping_of(device, kId);
+                   if (!damage.empty()) REQUIRE((device.read_only && (mapped == nullptr || mapped->read_only)));
+                   mount_at(of.path);
+                   seen.mounts.back().filesystem_read_only = record->reads_only();
+                 },
                  [&](const step::Bind& of) { mount_at(of.path); },
                  [&](const step::Grow& of) {
                    REQUIRE(answers());
@@ -332,6 +347,7 @@ void Model::apply(const Step& step, const Wish& wish) {
                    REQUIRE(top_mapping(seen.devices.front(), kId) == nullptr);
                    REQUIRE(answers());
                    seen.devices.front().holders.push_back(mapping());
+                   seen.devices.front().holders.back().read_only = record->reads_only();
                    seen.facts.fits = true;
                  },
                  [&](const step::LuksResize&) {

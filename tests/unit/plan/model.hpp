@@ -39,6 +39,7 @@ struct Model {
   bool other_serves = false;
   bool cut = false;                     ///< its device no longer accepts a link
   bool open = false;                    ///< a program has its device open, but not mounted
+  std::string damage;                   ///< of its filesystem, which a check finds
   std::string kms_id, encryption_type;  ///< as its journal says
   std::string encryption;               ///< the image's metadata
   bool luks = false;                    ///< it has a header; what is on the image is then below that

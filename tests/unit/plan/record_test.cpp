@@ -106,6 +106,17 @@ TEST_CASE("a record keeps the time of the image's last modification, and has no 
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
+TEST_CASE(
+    "a record keeps a damaged filesystem and what is to be done about one, and has no fields for them otherwise") {
+  Record record = test::sample_record();
+  CHECK(plan::encode(record).find("damage") == std::string::npos);
+  for (const auto policy : {plan::OnDamage::refuse, plan::OnDamage::read_only}) {
+    record.source.on_damage = policy;
+    record.damaged = policy == plan::OnDamage::read_only;
+    CHECK(*plan::decode(plan::encode(record)) == record);
+  }
+}
+
 TEST_CASE("a record keeps a format that has begun, and has no field for it otherwise") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("format") == std::string::npos);
