@@ -119,7 +119,18 @@ result<> read_log_options(const Attributes& attributes, Parameters& into) {
   return {};
 }
 
+/// Reads encryptionDiscard, which is corbd's own. Any other word is refused, because a "yes" that does nothing would be
+/// seen only when the pool is full.
+result<bool> read_discard(const Attributes& attributes) {
+  const auto place = attributes.find("encryptionDiscard");
+  if (place == attributes.end() || place->second == "false") return false;
+  if (place->second == "true") return true;
+  return invalid("encryptionDiscard '" + printable(place->second) + "' is not allowed: use true or false");
+}
+
 result<> read_encryption(const Attributes& attributes, Parameters& into) {
+  const auto discard = read_discard(attributes);
+  if (!discard) return discard.error();
   if (!go_true(value(attributes, "encrypted"))) return {};
   const auto type = attributes.find("encryptionType");
   into.encryption_type = type == attributes.end() ? std::string(kBlockEncryption) : type->second;
@@ -127,6 +138,11 @@ result<> read_encryption(const Attributes& attributes, Parameters& into) {
   const std::string kms_id = value(attributes, "encryptionKMSID");
   into.kms_id = kms_id.empty() ? "default" : kms_id;
   into.luks = read_luks_options(attributes);
+  into.luks.discard = *discard && into.encryption_type == kBlockEncryption;
+  if (into.luks.discard && !into.luks.integrity.empty())
+    return invalid(
+        "encryptionDiscard 'true' and integrityMode exclude each other, because dm-integrity cannot discard: "
+        "leave one of them out");
   return {};
 }
 

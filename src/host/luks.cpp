@@ -144,7 +144,7 @@ result<> luks_format(const std::string& device, const Secret& passphrase, std::u
   return {};
 }
 
-result<> luks_open(const std::string& device, const std::string& mapping, const Secret& passphrase, bool read_only) {
+result<> luks_open(const std::string& device, const std::string& mapping, const Secret& passphrase, LuksOpening how) {
   LuksDevice open;
   const auto there = find_mapping(open, mapping);
   if (!there) return there.error();
@@ -160,8 +160,10 @@ result<> luks_open(const std::string& device, const std::string& mapping, const 
   if (auto fits = check_costs(on, device); !fits) return fits;
   crypt_volume_key_keyring(on.context.get(), 0);
   const auto text = passphrase.reveal();
-  const int r = crypt_activate_by_passphrase(on.context.get(), mapping.c_str(), CRYPT_ANY_SLOT, text.data(),
-                                             text.size(), read_only ? CRYPT_ACTIVATE_READONLY : 0);
+  const std::uint32_t flags =
+      (how.read_only ? CRYPT_ACTIVATE_READONLY : 0) | (how.discard ? CRYPT_ACTIVATE_ALLOW_DISCARDS : 0);
+  const int r =
+      crypt_activate_by_passphrase(on.context.get(), mapping.c_str(), CRYPT_ANY_SLOT, text.data(), text.size(), flags);
   if (r < 0) return on.failed("opening the LUKS volume on " + device, r);
   return {};
 }

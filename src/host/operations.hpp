@@ -235,10 +235,9 @@ struct OpenLuks {
   static constexpr seconds patience = kHashing;
   std::string device, mapping;
   Secret passphrase;
-  bool read_only = false;
+  LuksOpening how;
   static constexpr std::tuple fields{required("device", &OpenLuks::device), required("mapping", &OpenLuks::mapping),
-                                     required("passphrase", &OpenLuks::passphrase),
-                                     required("read_only", &OpenLuks::read_only)};
+                                     required("passphrase", &OpenLuks::passphrase), required("how", &OpenLuks::how)};
   std::string what() const { return "luksOpen " + device; }
 };
 struct ResizeLuks {

@@ -68,7 +68,7 @@ std::optional<std::uint64_t> memory_room(const std::string& cgroups, const std::
 inline constexpr std::uint64_t kMaxHashing = std::uint64_t{1} << 27;
 result<> luks_format(const std::string& device, const Secret& passphrase, std::uint32_t iterations,
                      const LuksFormat& how = {});
-result<> luks_open(const std::string& device, const std::string& mapping, const Secret& passphrase, bool read_only);
+result<> luks_open(const std::string& device, const std::string& mapping, const Secret& passphrase, LuksOpening how);
 result<> luks_resize(const std::string& mapping);
 result<> luks_close(const std::string& mapping);
 result<bool> luks_opens(const std::string& device, int slot, const Secret& passphrase);

@@ -116,9 +116,9 @@ class HelperLuks final : public Luks {
                         Until until) override {
     return call(helpers_, FormatLuks{device, std::move(how), std::move(passphrase)}, std::move(owner), until);
   }
-  task<result<>> open(std::string device, std::string mapping, Secret passphrase, bool read_only, HelperOwner owner,
+  task<result<>> open(std::string device, std::string mapping, Secret passphrase, LuksOpening how, HelperOwner owner,
                       Until until) override {
-    return call(helpers_, OpenLuks{device, mapping, std::move(passphrase), read_only}, std::move(owner), until);
+    return call(helpers_, OpenLuks{device, mapping, std::move(passphrase), how}, std::move(owner), until);
   }
   task<result<>> resize(std::string mapping, HelperOwner owner, Until until) override {
     return call(helpers_, ResizeLuks{mapping}, std::move(owner), until);

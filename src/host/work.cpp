@@ -45,7 +45,7 @@ result<> perform(const DismissDaemons& asked) { return ops::dismiss(asked.index,
 result<LuksHeader> perform(const LookForLuks& asked) { return ops::luks_look(asked.device); }
 result<> perform(const FormatLuks& asked) { return ops::luks_format(asked.device, asked.passphrase, 0, asked.how); }
 result<> perform(const OpenLuks& asked) {
-  return ops::luks_open(asked.device, asked.mapping, asked.passphrase, asked.read_only);
+  return ops::luks_open(asked.device, asked.mapping, asked.passphrase, asked.how);
 }
 result<> perform(const ResizeLuks& asked) { return ops::luks_resize(asked.mapping); }
 result<> perform(const CloseLuks& asked) { return ops::luks_close(asked.mapping); }

@@ -199,6 +199,13 @@ constexpr NotServed kReaderReclaims{.moment = Moment::reclaim,
                                     .why = "is read-only: it cannot be trimmed",
                                     .is = [](const Combination& of) { return reads(of); }};
 
+constexpr NotServed kIntegrityReclaims{
+    .moment = Moment::reclaim,
+    .combination = "integrityMode",
+    .code = errc::unimplemented,
+    .why = "has integrityMode, which cannot discard",
+    .is = [](const Combination& of) { return of.encryption == Encrypted::with_integrity; }};
+
 constexpr NotServed kKernelGivesUp{.moment = Moment::giving_up,
                                    .combination = "a volume that the kernel client serves",
                                    .code = errc::failed_precondition,
@@ -272,6 +279,7 @@ std::span<const NotServed* const> all_not_served() {
       &kKernelRotates,
       &kBlockReclaims,
       &kReaderReclaims,
+      &kIntegrityReclaims,
       &kKernelGivesUp,
   };
   return all;

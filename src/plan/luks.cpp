@@ -101,6 +101,9 @@ std::optional<Decision> open_mapping(const Situation& view, const Staged& wish) 
   // dm-integrity keeps tags in memory, and would not see another node's writes.
   if (facts.luks->integrity && view.record->use.shared)
     return refuse(error_of(not_served::kIntegrityForMany, image_of(view)));
+  if (facts.luks->integrity && wish.luks.discard)
+    return refuse(errc::failed_precondition,
+                  image_of(view) + " has integrityMode, which cannot discard: leave out encryptionDiscard");
   if (state != kEncrypted && !writes_nothing(view, as_served(*view.record, wish)) && !is_noted_later(view))
     return Step(step::LuksNote{});
   return Step(step::LuksOpen{});

@@ -163,11 +163,11 @@ task<result<>> LuksSteps::open(Volume& volume, const Wish& wish) {
   if (!key) co_return key.error();
   const auto turn = co_await turn_to_try(volume);
   if (!turn) co_return turn.error();
-  auto opened =
-      co_await ports_.luks.open(*device, mapping_name(volume.id), std::move(*key), volume.record->reads_only(),
-                                owner(volume), while_served(volume, long_deadline()));
+  const host::LuksOpening how{volume.record->reads_only(), std::get<Staged>(wish).luks.discard};
+  auto opened = co_await ports_.luks.open(*device, mapping_name(volume.id), std::move(*key), how, owner(volume),
+                                          while_served(volume, long_deadline()));
   if (!opened) co_return opened;
-  log::info("luks.opened", {{"volume", volume.id}, {"device", *device}});
+  log::info("luks.opened", {{"volume", volume.id}, {"device", *device}, {"discard", how.discard}});
   volume.facts.fits = true;
   co_return result<>();
 }

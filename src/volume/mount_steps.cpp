@@ -152,7 +152,7 @@ task<result<>> MountSteps::grow(Volume& volume, std::string target, const Wish& 
 task<result<>> MountSteps::trim(Volume& volume, std::string target) {
   const auto trimmed =
       co_await ports_.mounts.trim(std::move(target), owner(volume), while_served(volume, long_deadline()));
-  if (!trimmed) co_return trimmed.error();
+  if (!trimmed) co_return not_trimmed(volume, trimmed.error());
   log::info("filesystem.trimmed", {{"volume", volume.id}, {"bytes", *trimmed}});
   volume.facts.trimmed = true;
   co_return result<>();
@@ -181,6 +181,12 @@ task<result<>> MountSteps::thaw(Volume& volume, std::string target) {
               {{"volume", volume.id}, {"cause", "its freeze had not begun, or somebody else has ended it"}});
   volume.facts.thawed = true;
   co_return result<>();
+}
+
+Error MountSteps::not_trimmed(const Volume& volume, Error error) {
+  if (error.code == errc::unimplemented && volume.record->encrypts_device())
+    error.text += ": an encrypted volume discards if encryptionDiscard is true in its StorageClass when it is staged";
+  return error;
 }
 
 /// Retries: kubelet may publish a volume before it has made the pod's cgroup. No helper waits for that, because the

@@ -22,6 +22,7 @@ class MountSteps : StepTools {
   task<result<>> bind(Volume& volume, std::string target, const Wish& wish);
 
  private:
+  static Error not_trimmed(const Volume& volume, Error error);
   std::string fstype_of(const Volume& volume) const;
   const HealthTracker& health_;
 };

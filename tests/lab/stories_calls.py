@@ -201,36 +201,6 @@ def story_changed_options(lab):
     volume.expect_gone()
 
 
-def story_reclaim(lab):
-    """space that a filesystem no longer uses is given back to the cluster when CSI-Addons asks"""
-    agent = lab.agent()
-    addons = "unix://" + os.path.join(lab.dir, "addons.sock")
-    agent.flags += ["--csi-addons-endpoint", addons]
-    agent.start()
-    image = lab.image("a", size=256 * MIB)
-    volume = agent.volume(image)
-    volume.stage()
-
-    def used():
-        found = json.loads(lab.admin("rbd", "du", "--format", "json", image.spec))
-        return sum(one["used_size"] for one in found["images"])
-    path = os.path.join(volume.staged_path, "file")
-    put(path, "x" * (64 * MIB))
-    full = used()
-    os.unlink(path)
-    os.sync()
-    agent.socket, socket = addons[len("unix://"):], agent.socket
-    answer = agent.csi("reclaim", volume_id=volume.id, staging_path=volume.staging)
-    agent.socket = socket
-    check(answer["code"] == "OK", "reclaim: %s" % answer)
-    left = used()
-    say("%d MiB of the image before, %d MiB after" % (full // MIB, left // MIB))
-    # This counts objects, and some of them hold other parts of the filesystem too.
-    check(full - left >= 32 * MIB, "it gave back %d bytes only" % (full - left))
-    volume.unstage(patience=30)
-    volume.expect_gone()
-
-
 @long
 def story_stats(lab):
     """a volume's statistics match statvfs, and still come, with the reason, while the cluster does not answer"""

@@ -170,3 +170,14 @@ TEST_CASE("a format that does not end keeps the turn from no volume of another c
   scene.loop.advance(std::chrono::minutes(3));
   CHECK(ended.size() == 3);
 }
+
+TEST_CASE("a volume whose header has integrity is not opened with discards, and is not trimmed") {
+  WithIntegrity scene;
+  REQUIRE(scene.stage() == errc::ok);
+  CHECK(scene.want(plan::Trimmed{scene.wish.path}) == errc::unimplemented);
+  REQUIRE(scene.unstage() == errc::ok);
+  scene.wish.luks = {};
+  scene.wish.luks.discard = true;
+  CHECK(scene.stage() == errc::failed_precondition);
+  CHECK(scene.all_gone());
+}

@@ -192,3 +192,31 @@ TEST_CASE("an encrypted volume that ceph-csi staged is unstaged without a record
   CHECK(scene.all_gone());
   CHECK(scene.world.disk.stashes.empty());
 }
+
+TEST_CASE(
+    "encryptionDiscard lets discards through from each opening on, and neither a death nor a repeated stage ends it") {
+  Encrypted scene;
+  scene.wish.luks.discard = true;
+  REQUIRE(scene.stage() == errc::ok);
+  CHECK(scene.device().mapping_discards);
+  CHECK(scene.want(plan::Trimmed{scene.wish.path}) == errc::ok);
+  scene.kill_and_start();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.stage() == errc::ok);
+  CHECK(scene.device().mapping_discards);
+  CHECK(scene.want(plan::Trimmed{scene.wish.path}) == errc::ok);
+}
+
+TEST_CASE("a mapping that is open without discards stays so at a repeated stage, and gets them with its next stage") {
+  Encrypted scene;
+  REQUIRE(scene.stage() == errc::ok);
+  CHECK_FALSE(scene.device().mapping_discards);
+  CHECK(scene.want(plan::Trimmed{scene.wish.path}) == errc::unimplemented);
+  CHECK_THAT(scene.error(), ContainsSubstring("encryptionDiscard"));
+  scene.wish.luks.discard = true;
+  REQUIRE(scene.stage() == errc::ok);
+  CHECK_FALSE(scene.device().mapping_discards);
+  REQUIRE(scene.unstage() == errc::ok);
+  REQUIRE(scene.stage() == errc::ok);
+  CHECK(scene.device().mapping_discards);
+}

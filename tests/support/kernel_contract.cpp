@@ -554,9 +554,7 @@ struct Mapped {
     REQUIRE(code(on.run(on.luks().format(device::path(index), how, kPassphrase, {}, on.in(40s)))) == errc::ok);
     REQUIRE(open() == errc::ok);
   }
-  errc open() {
-    return code(on.run(on.luks().open(device::path(index), kMapping, kPassphrase, false, {}, on.in(40s))));
-  }
+  errc open() { return code(on.run(on.luks().open(device::path(index), kMapping, kPassphrase, {}, {}, on.in(40s)))); }
   errc close() { return code(on.run(on.luks().close(kMapping, {}, on.in(20s)))); }
   ContractKernel& on;
   Served link;

@@ -10,7 +10,7 @@ namespace corbd::cephcsi {
 
 using Attributes = std::map<std::string, std::string>;
 
-/// The parameters of a new header. A volume that has its header ignores them.
+/// The parameters of a new header, which a volume that has its header ignores, and of the mapping.
 struct LuksOptions {
   std::string cipher = "aes-xts-plain64";
   std::uint32_t key_bits = 512;    ///< key size of the cipher; XTS splits it into two keys
@@ -19,6 +19,7 @@ struct LuksOptions {
   /// Reason why no header can be made: the attribute, and its allowed values. A volume that has its header ignores
   /// this.
   std::string refused;
+  bool discard = false;  ///< encryptionDiscard: each opening lets discards through, of a volume that has its header too
   bool operator==(const LuksOptions&) const = default;
 };
 LuksOptions read_luks_options(const Attributes& attributes);

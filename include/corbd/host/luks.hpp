@@ -29,6 +29,14 @@ struct LuksFormat {
       fields::required("sector_bytes", &LuksFormat::sector_bytes), fields::required("mapping", &LuksFormat::mapping)};
 };
 
+/// How a mapping is opened.
+struct LuksOpening {
+  bool read_only = false;
+  bool discard = false;  ///< it lets discards through. Not with integrity
+  static constexpr std::tuple fields{fields::required("read_only", &LuksOpening::read_only),
+                                     fields::required("discard", &LuksOpening::discard)};
+};
+
 /// unauthenticated: no key slot (or not that one) opens with the passphrase; nothing was changed. exhausted: the memory
 /// limit of this process's cgroup leaves less than the header needs.
 class Luks {
@@ -41,8 +49,8 @@ class Luks {
   virtual task<result<>> format(std::string device, LuksFormat how, Secret passphrase, HelperOwner owner,
                                 Until until) = 0;
   /// Opens it as /dev/mapper/<mapping>, with the volume key in no keyring. Succeeds too if it is open on this device
-  /// already; in_use if it is open on another.
-  virtual task<result<>> open(std::string device, std::string mapping, Secret passphrase, bool read_only,
+  /// already, however it was opened; in_use if it is open on another.
+  virtual task<result<>> open(std::string device, std::string mapping, Secret passphrase, LuksOpening how,
                               HelperOwner owner, Until until) = 0;
   /// Makes an open mapping as large as its device. Succeeds too if it already is.
   virtual task<result<>> resize(std::string mapping, HelperOwner owner, Until until) = 0;

@@ -60,7 +60,7 @@ extern const NotServed kFilesystemForMany, kFilesOnOther, kFeaturesOfKernel, kUn
 extern const NotServed kSecondPod;
 extern const NotServed kIntegrityGrows;
 extern const NotServed kFilesRotated, kNoKey, kReaderRotates, kManyRotate, kKernelRotates;
-extern const NotServed kBlockReclaims, kReaderReclaims;
+extern const NotServed kBlockReclaims, kReaderReclaims, kIntegrityReclaims;
 extern const NotServed kKernelGivesUp;
 }  // namespace not_served
 

@@ -51,6 +51,7 @@ void fill(const Request& request, Attributes& into) {
   into["encrypted"] = "true";
   into["encryptionKMSID"] = request.kms;
   into["encryptionType"] = cell.encryption == Encryption::files ? "file" : "block";
+  if (cell.encryption == Encryption::device) into["encryptionDiscard"] = "true";
   if (cell.encryption == Encryption::with_integrity) into["integrityMode"] = "hmac-sha256";
 }
 

@@ -71,6 +71,7 @@ struct KernelDevice {
   std::string mapped_as;                 ///< device-mapper's name of the LUKS mapping; the other's has "_dif" behind it
   std::string inner_mapping() const { return mapped_as + "_dif"; }
   void map_as(std::string name, std::uint64_t bytes, bool with_integrity) {
+  bool mapping_discards = false;         ///< the open LUKS mapping lets discards through
     mapped_as = std::move(name);
     mapping = bytes;
     integrity = with_integrity;
@@ -78,6 +79,7 @@ struct KernelDevice {
 
   enum class Freezer { nobody, agent, somebody_else } frozen_by = Freezer::nobody;  ///< freezer of its filesystem
   bool folder_key = false;  ///< the mounted filesystem has the key of its encrypted folder
+    mapping_discards = false;
 
   std::map<std::size_t, std::uint64_t> unflushed;  ///< writes acknowledged out of a cache, without a flush since
   bool cache_died = false;                         ///< it had a server that may have died with a cache

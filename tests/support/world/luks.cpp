@@ -100,8 +100,8 @@ class Luks final : public host::Luks {
         });
   }
 
-  task<result<>> open(std::string device, std::string mapping, Secret passphrase, bool read_only, HelperOwner busy,
-                      Until until) override {
+  task<result<>> open(std::string device, std::string mapping, Secret passphrase, host::LuksOpening how,
+                      HelperOwner busy, Until until) override {
     const Deriving one(world_, device);
     if (!mapping.starts_with(kPrefix)) world_.broke("a mapping has a name that ceph-csi does not know");
     // A death in the middle leaves the inner mapping.
@@ -112,20 +112,23 @@ class Luks final : public host::Luks {
       on->integrity = image != nullptr && image->luks && image->luks->integrity && has(*image->luks, passphrase);
       on->mapped_as = mapping;
     }
-    co_return co_await ask(
-        "luks open", device, std::move(busy), until,
-        [mapping, passphrase, read_only](World& world, KernelDevice& on, FakeImage& image) -> result<> {
-          if (on.mapping) return {};
-          on.integrity = false;
-          if (on.read_only && !read_only) world.broke("a read-only device was opened for writing");
-          if (world.kernel.takes_no_write(on) && !read_only)
-            return Error{errc::failed_precondition, "read-only device"};
-          if (!image.luks || !has(*image.luks, passphrase))
-            return Error{errc::unauthenticated, "no key slot opens with this passphrase"};
-          on.map_as(mapping, mapped_bytes(on, image), image.luks->integrity);
-          on.mapping_read_only = read_only;
-          return {};
-        });
+    co_return co_await ask("luks open", device, std::move(busy), until,
+                           [mapping, passphrase, how](World& world, KernelDevice& on, FakeImage& image) -> result<> {
+                             if (on.mapping) return {};
+                             on.integrity = false;
+                             if (on.read_only && !how.read_only)
+                               world.broke("a read-only device was opened for writing");
+                             if (world.kernel.takes_no_write(on) && !how.read_only)
+                               return Error{errc::failed_precondition, "read-only device"};
+                             if (!image.luks || !has(*image.luks, passphrase))
+                               return Error{errc::unauthenticated, "no key slot opens with this passphrase"};
+                             if (image.luks->integrity && how.discard)
+                               world.broke("discards were asked for through dm-integrity");
+                             on.map_as(mapping, mapped_bytes(on, image), image.luks->integrity);
+                             on.mapping_read_only = how.read_only;
+                             on.mapping_discards = how.discard;
+                             return {};
+                           });
   }
 
   task<result<>> resize(std::string mapping, HelperOwner busy, Until until) override {

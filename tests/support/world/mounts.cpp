@@ -116,6 +116,7 @@ class Mounts final : public host::Mounts {
       if (on == nullptr) return gone(device::path(*of));
       if (on->read_only || mounted_read_only(world, on->index)) world.broke("a read-only filesystem was trimmed");
       if (FakeImage* image = world.cluster.by_id(on->image_id)) ++image->trims;
+      if (on->mapping && !on->mapping_discards) return Error{errc::unimplemented, "the device cannot discard"};
       return {};
     };
     auto done = co_await world_.calls.ask_helper("trim", of, std::move(busy), until, std::move(effect));

@@ -187,6 +187,35 @@ TEST_CASE("an option of encryption that is not allowed refuses nothing yet, and 
   CHECK(read_parameters({{"encrypted", "false"}, {row.key, row.value}})->luks.refused.empty());
 }
 
+TEST_CASE(
+    "encryptionDiscard lets discards through only if it is true, and is refused if it is neither true nor false") {
+  const auto discards = [](const std::string& value) {
+    return read_parameters({{"encrypted", "true"}, {"encryptionDiscard", value}});
+  };
+  CHECK_FALSE(read_parameters({{"encrypted", "true"}})->luks.discard);
+  CHECK(discards("true")->luks.discard);
+  CHECK_FALSE(discards("false")->luks.discard);
+  for (const char* other : {"", "yes", "1", "True"}) {
+    const auto refused = discards(other);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == errc::invalid_argument);
+    CHECK_THAT(refused.error().text, ContainsSubstring("encryptionDiscard") && ContainsSubstring("true or false"));
+  }
+  CHECK_FALSE(read_parameters({{"encryptionDiscard", "yes"}}));
+  CHECK_FALSE(read_parameters({{"encryptionDiscard", "true"}})->luks.discard);
+  CHECK_FALSE(read_parameters({{"encrypted", "true"}, {"encryptionType", "file"}, {"encryptionDiscard", "true"}})
+                  ->luks.discard);
+}
+
+TEST_CASE("encryptionDiscard and integrityMode exclude each other") {
+  const auto refused =
+      read_parameters({{"encrypted", "true"}, {"encryptionDiscard", "true"}, {"integrityMode", "hmac-sha256"}});
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::invalid_argument);
+  CHECK_THAT(refused.error().text, ContainsSubstring("encryptionDiscard") && ContainsSubstring("integrityMode"));
+  CHECK(read_parameters({{"encrypted", "true"}, {"encryptionDiscard", "false"}, {"integrityMode", "hmac-sha256"}}));
+}
+
 TEST_CASE("a StorageClass tells how its volumes are served") {
   const auto parameters = read_parameters({{"mounter", "rbd-nbd"},
                                            {"mapOptions", "krbd:lock_on_read;nbd:notrim,foo"},

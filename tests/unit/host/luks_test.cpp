@@ -192,7 +192,7 @@ TEST_CASE("a key whose header asks for hours of hashing, or for a thousand threa
   REQUIRE(made.slots() == std::vector<int>{0});
   CAPTURE(name);
   const auto opens = host::ops::luks_opens(made.image, 0, kPassphrase);
-  const auto opened = host::ops::luks_open(made.image, "corbd-no-such-mapping", kPassphrase, true);
+  const auto opened = host::ops::luks_open(made.image, "corbd-no-such-mapping", kPassphrase, {.read_only = true});
   const auto added = host::ops::luks_add_key(made.image, 1, kPassphrase, Secret("other"), kIterations);
   for (const auto& code : {opens ? errc::ok : opens.error().code, opened ? errc::ok : opened.error().code,
                            added ? errc::ok : added.error().code})

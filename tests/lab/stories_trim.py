@@ -1,0 +1,98 @@
+"""Space that filesystems give back to the cluster when CSI-Addons asks."""
+import json
+import os
+
+from checks import check, say, wait_for
+from machine import MIB, put, run
+from stories_luks import encrypted, mapping, stage
+
+
+def used(lab, volume):
+    """Bytes of the objects of its image."""
+    found = json.loads(lab.admin("rbd", "du", "--format", "json", volume.pool + "/" + volume.id))
+    return sum(one["used_size"] for one in found["images"])
+
+
+def fill_and_delete(lab, volume):
+    """The used bytes while the filesystem was full of what is deleted then."""
+    path = os.path.join(volume.staged_path, "file")
+    put(path, "x" * (64 * MIB))
+    full = used(lab, volume)
+    os.unlink(path)
+    os.sync()
+    return full
+
+
+def expect_given_back(lab, volume, full):
+    left = used(lab, volume)
+    say("%s: %d MiB before, %d MiB after" % (volume.id, full // MIB, left // MIB))
+    # This counts objects, and some of them hold other parts of the filesystem too.
+    check(full - left >= 32 * MIB, "it gave back %d bytes only" % (full - left))
+
+
+class Addons:
+    """The CSI-Addons socket of an agent that has not started yet."""
+
+    def __init__(self, lab, agent):
+        self.agent, self.socket = agent, os.path.join(lab.dir, "addons.sock")
+        agent.flags += ["--csi-addons-endpoint", "unix://" + self.socket]
+
+    def reclaim(self, volume):
+        self.agent.socket, socket = self.socket, self.agent.socket
+        try:
+            return self.agent.csi("reclaim", volume_id=volume.id, staging_path=volume.staging)
+        finally:
+            self.agent.socket = socket
+
+
+def story_reclaim(lab):
+    """space that a filesystem no longer uses is given back to the cluster when CSI-Addons asks"""
+    agent = lab.agent()
+    addons = Addons(lab, agent)
+    agent.start()
+    volume = agent.volume(lab.image("a", size=256 * MIB))
+    volume.stage()
+    full = fill_and_delete(lab, volume)
+    answer = addons.reclaim(volume)
+    check(answer["code"] == "OK", "reclaim: %s" % answer)
+    expect_given_back(lab, volume, full)
+    volume.unstage(patience=30)
+    volume.expect_gone()
+
+
+def lets_discards_through(volume):
+    return "allow_discards" in run(["dmsetup", "table", os.path.basename(mapping(volume))])
+
+
+def story_luks_reclaim(lab):
+    """an encrypted volume gives space back only with encryptionDiscard, which outlives a death of the agent and an expansion"""
+    agent = lab.agent()
+    addons = Addons(lab, agent)
+    agent.start()
+    wrong = encrypted(lab, agent, "w", options=["encryptionDiscard=yes"])
+    answer = wrong.try_stage(passphrase_file=wrong.passphrase_file)
+    check(answer["code"] == "INVALID_ARGUMENT" and "true or false" in answer["message"], "an unknown word: %s" % answer)
+    shut = encrypted(lab, agent, "shut")
+    stage(shut)
+    check(not lets_discards_through(shut), "discards go through without encryptionDiscard")
+    full = fill_and_delete(lab, shut)
+    answer = addons.reclaim(shut)
+    check(answer["code"] == "UNIMPLEMENTED" and "encryptionDiscard" in answer["message"], "without encryptionDiscard: %s" % answer)
+    check(used(lab, shut) >= full, "it gave space back without encryptionDiscard")
+    shut.unstage()
+    volume = encrypted(lab, agent, "a", options=["encryptionDiscard=true"])
+    stage(volume)
+    check(lets_discards_through(volume), "no discards go through")
+    agent.kill()
+    agent.start()
+    wait_for("the healing", lambda: agent.events("volume.state", volume=volume.id, new="staged"), 60)
+    lab.admin("rbd", "resize", "--no-progress", "-s", "%dB" % (384 * MIB), volume.image.spec)
+    volume.expand(384 * MIB, patience=30)
+    check(lets_discards_through(volume), "an expansion ended the discards")
+    full = fill_and_delete(lab, volume)
+    answer = addons.reclaim(volume)
+    check(answer["code"] == "OK", "reclaim: %s" % answer)
+    expect_given_back(lab, volume, full)
+    volume.unstage(patience=30)
+    volume.expect_gone()
+    agent.stop()
