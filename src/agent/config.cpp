@@ -5,7 +5,9 @@
 #include <tuple>
 
 #include "corbd/agent/program.hpp"
+#include "corbd/core/text.hpp"
 #include "corbd/core/utc.hpp"
+#include "corbd/fence/fence.hpp"
 #include "corbd/v1/admin.pb.h"
 #include "version.hpp"
 
@@ -70,10 +72,22 @@ result<volume::FilesystemOptions> filesystem_options(const Options& options) {
   return all;
 }
 
+result<std::chrono::seconds> trim_every(const Options& options) {
+  if (options.trim_every.empty()) return std::chrono::seconds::zero();
+  const auto every = fence::read_duration(options.trim_every);
+  if (!every || *every < std::chrono::minutes(1))
+    return Error{errc::invalid_argument,
+                 "--trim-every: '" + printable(options.trim_every) +
+                     "' is not a duration of a minute or more: write a number with m, h or d, such "
+                     "as --trim-every=7d"};
+  return *every;
+}
+
 volume::Config shell_config(const Options& options, const std::string& boot_id) {
   volume::Config config;
   config.boot_id = boot_id;
   config.filesystems = filesystem_options(options).value();  // start() has checked them
+  config.trim_every = trim_every(options).value();
   config.policy.driver = options.drivername;
   config.policy.node = options.nodeid;
   config.policy.fencing = options.fencing;

@@ -31,6 +31,8 @@ handover::Side handover_side(const Options& options);
 rbd::Config cluster_config(const Options& options, const std::string& boot_id, bool beside);
 /// invalid_argument names the flag.
 result<volume::FilesystemOptions> filesystem_options(const Options& options);
+/// Reads --trim-every; zero: nothing is trimmed.
+result<std::chrono::seconds> trim_every(const Options& options);
 volume::Config shell_config(const Options& options, const std::string& boot_id);
 heal::Config heal_config(const Options& options);
 cephcsi::Mounter default_mounter(const Options& options);

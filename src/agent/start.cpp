@@ -210,6 +210,7 @@ int start(const Options& options, Fd keeper) {
          "`corbd heal ID --without-proof` for one volume that no other node used"});
   if (auto checked = check_labels(options); !checked) return refuse(checked.error());
   if (const auto checked = filesystem_options(options); !checked) return refuse(checked.error());
+  if (const auto checked = trim_every(options); !checked) return refuse(checked.error());
   const auto registrar = registrar_config(options);
   if (!registrar) return refuse(registrar.error());
   for (const auto& spec : options.failpoints)

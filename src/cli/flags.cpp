@@ -65,6 +65,9 @@ constexpr auto kTable = std::to_array<Flag>({
      "Seconds from which on a read, write, flush or discard is slow: it is counted and logged; 0: none "
      "is",
      nullptr, 0, 86400},
+    {"trim-every", Kind::text, &Run::trim_every,
+     "Give the free space of each filesystem back to the cluster (fstrim) so often, as 7d or 24h; a minute at least "
+     "[never]"},
     {"failpoint", Kind::text, &Run::failpoints, "NAME=kill|stop|error|hang[@N]; for tests only"},
     {"handover", Kind::boolean, &Run::handover,
      "If an agent already serves with the same --runtime-dir, take its devices over without a break; that agent then "

@@ -105,6 +105,13 @@ std::string healing_of(const v1::Volume& volume) {
   return line + "; reason: " + healing.why();
 }
 
+std::string trimmed_of(const v1::Volume& volume) {
+  if (volume.trimmed_bytes() == 0 && !volume.has_trimmed_at_ms() && volume.why_not_trimmed().empty()) return "<none>";
+  std::string line = size_text(volume.trimmed_bytes()) + " since start";
+  if (volume.has_trimmed_at_ms()) line += ", to the end at " + time_text(volume.trimmed_at_ms());
+  return volume.why_not_trimmed().empty() ? line : line + "; not now: " + for_terminal(volume.why_not_trimmed());
+}
+
 }  // namespace
 
 std::string word(v1::Verdict verdict) {
@@ -190,6 +197,7 @@ std::string volume_page(const v1::GetVolumeResponse& response, std::int64_t now_
       {"reads from:", cell(reads_of(volume))},
       {"since start:", many(volume.links_lost(), "link") + " lost, longest stall " + age(volume.longest_stall_ms())},
       {"snapshots:", cell(snapshots_of(volume))},
+      {"trimmed:", trimmed_of(volume)},
       {"lost cache:", cell(loss_of(volume))},
       {"healing:", cell(healing_of(volume))},
       {"last error:", cell(error_of(volume))}};

@@ -83,6 +83,11 @@ bool encrypts_files(std::string_view fstype) {
   return type != nullptr && !type->encryption_option.empty();
 }
 
+bool trims_in_pieces(std::string_view fstype) {
+  const auto* type = filesystem_type(fstype);
+  return type != nullptr && type->trims_in_pieces;
+}
+
 std::string encrypting_filesystems() {
   std::string text;
   for (const auto* type : kTypes)

@@ -47,6 +47,7 @@ struct FilesystemType {
   std::string_view inner_option = {};                     ///< mount option whose value is a path within the filesystem
   std::string_view without_journal = {};     ///< mount option that skips the journal's replay; empty: there is none
   bool mounts_as_number_of_its_own = false;  ///< mountinfo has such a number instead of its device's
+  bool trims_in_pieces = false;              ///< a FITRIM of a range leaves what is outside of it alone
   std::span<const FeatureWord> features = {};
   /// Returns why a kernel may lack the format of the filesystem on the device, and the way out; empty: it does not.
   std::string (*outdated)(const std::string& device) = nullptr;

@@ -144,6 +144,15 @@ struct Thaw {
   static constexpr std::tuple fields{required("target", &Thaw::target)};
   std::string what() const { return "thaw the filesystem at " + target; }
 };
+struct TrimFrom {
+  using Reply = TrimPiece;
+  static constexpr std::string_view name = "trim_from";
+  static constexpr seconds patience = kQuick;
+  std::string target;
+  std::uint64_t from = 0;
+  static constexpr std::tuple fields{required("target", &TrimFrom::target), required("from", &TrimFrom::from)};
+  std::string what() const { return "trim " + target + " from byte " + std::to_string(from); }
+};
 struct MeasureUsage {
   using Reply = Usage;
   static constexpr std::string_view name = "usage";

@@ -47,8 +47,13 @@ result<> limit_io(const std::string& cgroups, const std::string& pod_uid, const 
 /// Both work on a mounted filesystem. They read the device only for ext2, ext3 and ext4.
 result<Extent> extent(const std::string& device, const std::string& fstype, const std::string& target);
 result<> grow(const std::string& device, const std::string& fstype, const std::string& target);
-/// Both return not_found if nothing is mounted there.
+/// All three return not_found if nothing is mounted there.
 result<std::uint64_t> trim(const std::string& target);
+/// Implements Mounts::trim_from: ranges of `range` bytes one after another, until that time is over. Nothing ends the
+/// kernel's work on a range early, so a range has few objects.
+inline constexpr std::uint64_t kTrimRange = 256 << 20;
+result<TrimPiece> trim_from(const std::string& target, std::uint64_t from, std::uint64_t range = kTrimRange,
+                            std::chrono::milliseconds lasts = std::chrono::milliseconds(500));
 result<Usage> usage(const std::string& target);
 
 /// Implement Mounts::freeze and thaw. An answer of freeze() is final: nothing of it is under way any more. Its caller

@@ -36,6 +36,9 @@ class HelperMounts final : public Mounts {
   task<result<bool>> thaw(std::string target, HelperOwner owner, Until until) override {
     return call(helpers_, Thaw{target}, std::move(owner), until);
   }
+  task<result<TrimPiece>> trim_from(std::string target, std::uint64_t from, HelperOwner owner, Until until) override {
+    return call(helpers_, TrimFrom{target, from}, std::move(owner), until);
+  }
   task<result<Usage>> usage(std::string target, Until until) override {
     const MeasureUsage wanted{target};
     for (const auto& stuck : helpers_.stuck())

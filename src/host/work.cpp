@@ -20,6 +20,7 @@ result<> perform(const MountDevice& asked) { return ops::mount(asked.device, ask
 result<> perform(const Bind& asked) { return ops::bind(asked.source, asked.target, asked.device_node, asked.flags); }
 result<> perform(const Unmount& asked) { return ops::unmount(asked.target, asked.sync); }
 result<> perform(const LimitIo& asked) { return ops::limit_io("/sys/fs/cgroup", asked.pod_uid, asked.line); }
+result<TrimPiece> perform(const TrimFrom& asked) { return ops::trim_from(asked.target, asked.from); }
 result<std::uint64_t> perform(const Trim& asked) { return ops::trim(asked.target); }
 result<std::string> perform(const Freeze& asked) {
   return ops::freeze(asked.target, time_point(std::chrono::nanoseconds(asked.last_ns)));
@@ -64,10 +65,10 @@ result<> perform(const LockFolder& asked) { return ops::fscrypt_lock(asked.targe
 std::span<const helper::Known> helper_operations() {
   using namespace operation;
   return helper::kKnown<ProbeDevice, MakeFilesystem, RepairFilesystem, CheckFilesystem, ReadKernelNeeds, TryKernelNeeds,
-                        MountDevice, Bind, Unmount, LimitIo, Trim, Freeze, Thaw, MeasureUsage, MeasureExtent, Grow,
-                        CheckUnused, Tune, FindDaemons, DismissDaemons, LookForLuks, FormatLuks, OpenLuks, ResizeLuks,
-                        CloseLuks, TryLuksKey, AddLuksKey, RemoveLuksKey, LookForFolder, MakeFolder, UnlockFolder,
-                        LockFolder>;
+                        MountDevice, Bind, Unmount, LimitIo, Trim, TrimFrom, Freeze, Thaw, MeasureUsage, MeasureExtent,
+                        Grow, CheckUnused, Tune, FindDaemons, DismissDaemons, LookForLuks, FormatLuks, OpenLuks,
+                        ResizeLuks, CloseLuks, TryLuksKey, AddLuksKey, RemoveLuksKey, LookForFolder, MakeFolder,
+                        UnlockFolder, LockFolder>;
 }
 
 }  // namespace corbd::host

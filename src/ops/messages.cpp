@@ -131,6 +131,9 @@ v1::Volume to_message(const volume::Status& status, const heal::HealQueue& queue
     out.mutable_freezes()->set_longest_ms(ms(freezes.longest));
     out.mutable_freezes()->set_frozen(status.frozen);
   }
+  out.set_trimmed_bytes(status.counts.trimmed_bytes);
+  if (status.counts.trimmed_at) out.set_trimmed_at_ms(ms(status.counts.trimmed_at->time_since_epoch()));
+  out.set_why_not_trimmed(valid_utf8(status.why_not_trimmed));
   if (status.last_error) {
     out.mutable_last_error()->set_code(std::string(name(status.last_error->code)));
     out.mutable_last_error()->set_text(valid_utf8(status.last_error->text));

@@ -127,6 +127,14 @@ void volumes(Families& into, const Snapshot& snapshot) {
   per_volume(into, snapshot, "corbd_volume_longest_freeze_seconds", MetricType::Gauge,
              "Longest time that the volume's filesystem was frozen since the agent's start.",
              [](const auto& volume) { return seconds(volume.counts.freezes.longest); });
+  per_volume(into, snapshot, "corbd_volume_trimmed_bytes_total", MetricType::Counter,
+             "Free space that the volume's filesystem gave back to the cluster.",
+             [](const auto& volume) { return static_cast<double>(volume.counts.trimmed_bytes); });
+  into.family("corbd_volume_trimmed_timestamp_seconds", MetricType::Gauge,
+              "When the volume's filesystem was last trimmed to its end, since 1970; absent: not yet.");
+  for (const auto& volume : snapshot.volumes)
+    if (const auto& at = volume.counts.trimmed_at)
+      into.sample({{"volume", volume.volume_id}}, seconds(at->time_since_epoch()));
   into.family("corbd_volume_io_limit", MetricType::Gauge,
               "Limit of a pod's cgroup for the volume, a second: in requests (iops) or bytes (bps).");
   for (const auto& volume : snapshot.volumes)

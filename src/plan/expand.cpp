@@ -107,7 +107,7 @@ Decision trim(const Situation& view, const Trimmed& wish) {
   const auto* device = view.seen.device();
   if (device != nullptr && integrity_of(*device, view.id) != nullptr)
     return refuse(error_of(not_served::kIntegrityReclaims, "volume " + view.id));
-  return step::Trim{staged->mount->target};
+  return step::Trim{staged->mount->target, wish.from};
 }
 
 }  // namespace corbd::plan

@@ -22,6 +22,9 @@ std::string protected_by(const std::string& of_the_type, std::string flags) {
   return joined(std::move(flags), host::protections(of_the_type));
 }
 
+/// Less than a handover waits for steps, so that no trim makes it leave the volume to healing.
+constexpr std::chrono::seconds kPieceWithin{3};
+
 std::string with_ro(std::string flags) { return flags.empty() ? "ro" : std::move(flags) + ",ro"; }
 
 }  // namespace
@@ -149,12 +152,25 @@ task<result<>> MountSteps::grow(Volume& volume, std::string target, const Wish& 
   co_return grown;
 }
 
-task<result<>> MountSteps::trim(Volume& volume, std::string target) {
-  const auto trimmed =
-      co_await ports_.mounts.trim(std::move(target), owner(volume), while_served(volume, long_deadline()));
+task<result<>> MountSteps::trim(Volume& volume, const step::Trim& step) {
+  if (step.from) co_return co_await trim_piece(volume, step.path, *step.from);
+  const auto trimmed = co_await ports_.mounts.trim(step.path, owner(volume), while_served(volume, long_deadline()));
   if (!trimmed) co_return not_trimmed(volume, trimmed.error());
   log::info("filesystem.trimmed", {{"volume", volume.id}, {"bytes", *trimmed}});
   volume.facts.trimmed = true;
+  volume.history.counts.trimmed_bytes += *trimmed;
+  volume.history.counts.trimmed_at = clock_.wall();
+  co_return result<>();
+}
+
+/// Leaves a helper alone that hangs. The Trimmer begins no other piece until that helper has ended.
+task<result<>> MountSteps::trim_piece(Volume& volume, std::string target, std::uint64_t from) {
+  const auto piece = co_await ports_.mounts.trim_from(std::move(target), from, owner(volume),
+                                                      while_served(volume, {clock_.now() + kPieceWithin}));
+  if (!piece) co_return not_trimmed(volume, piece.error());
+  volume.facts.trimmed = true;
+  volume.history.counts.trimmed_bytes += piece->bytes;
+  volume.next_trim = piece->next;
   co_return result<>();
 }
 

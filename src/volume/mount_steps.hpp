@@ -16,12 +16,13 @@ class MountSteps : StepTools {
   task<result<>> unmount(Volume& volume, std::string path, bool sync);
   task<result<>> freeze(Volume& volume, std::string target, const Wish& wish);
   task<result<>> thaw(Volume& volume, std::string target);
-  task<result<>> trim(Volume& volume, std::string target);
+  task<result<>> trim(Volume& volume, const step::Trim& step);
   task<result<>> grow(Volume& volume, std::string target, const Wish& wish);
   task<result<>> limit_io(Volume& volume, const step::LimitIo& step);
   task<result<>> bind(Volume& volume, std::string target, const Wish& wish);
 
  private:
+  task<result<>> trim_piece(Volume& volume, std::string target, std::uint64_t from);
   static Error not_trimmed(const Volume& volume, Error error);
   std::string fstype_of(const Volume& volume) const;
   const HealthTracker& health_;

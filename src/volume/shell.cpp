@@ -11,6 +11,7 @@
 #include "preopener.hpp"
 #include "secret_watch.hpp"
 #include "snapshots.hpp"
+#include "trimmer.hpp"
 #include "views.hpp"
 
 namespace corbd::volume {
@@ -98,7 +99,11 @@ class Shell::Impl {
       control_, clock_, ports_, config_, volumes_, gate_, [this](std::string id, Wish wish, Until until) {
         return want(std::move(id), std::move(wish), until);
       }};
-  Shutdown shutdown_{control_, clock_, ports_, volumes_, gate_, closes_, steps_, usage_, kernel_watch_, secret_watch_};
+  Trimmer trimmer_{control_, clock_, ports_, config_, volumes_, gate_, [this](std::string id, Wish wish, Until until) {
+                     return want(std::move(id), std::move(wish), until);
+                   }};
+  Shutdown shutdown_{control_, clock_, ports_,        volumes_,      gate_,   closes_,
+                     steps_,   usage_, kernel_watch_, secret_watch_, trimmer_};
   Preopener preopener_{control_, clock_, ports_, volumes_, config_.policy};
   OtherClients other_clients_{ports_, volumes_, health_};
   OperationRunner runner_{control_, clock_, ports_, config_, volumes_, steps_, health_, stalls_, shutdown_};
@@ -134,6 +139,7 @@ task<result<>> Shell::Impl::start() {
   ports_.devices.on_link_dead([this](device::Kind kind, std::uint32_t index) { link_dead(kind, index); });
   kernel_watch_.start();
   secret_watch_.start();
+  trimmer_.start();
   co_return result<>();
 }
 
@@ -212,7 +218,9 @@ task<> Shell::Impl::run(Volume& volume, std::shared_ptr<Operation> operation, Un
 task<> Shell::Impl::fulfil(Volume& volume, Operation& operation, Until until) {
   for (unsigned tries = 1;; ++tries) {
     operation.outcome = co_await runner_.fulfil(volume, operation.wish);
-    health_.note_outcome(volume, operation.wish, operation.outcome);
+    // No caller asked for a piece of a scheduled trim, so its failure is none of the volume.
+    const auto* trim = std::get_if<Trimmed>(&operation.wish);
+    if (trim == nullptr || !trim->from) health_.note_outcome(volume, operation.wish, operation.outcome);
     const auto pause = pause_before_retry(operation.wish, operation.outcome, volume.facts, tries);
     const auto now = clock_.now();
     if (!pause || until.deadline == time_point::max() || now >= until.deadline) co_return;

@@ -86,6 +86,7 @@ task<> Shutdown::stop(Until until) {
   usage_.stop();
   kernel_.stop();
   secrets_.stop();
+  trimmer_.stop();
   co_await drain_all(until);
   co_await gate_.close(until);
   co_await drain_all(until);
@@ -320,6 +321,7 @@ task<result<>> Shutdown::quiesce() {
   usage_.stop();
   kernel_.stop();
   secrets_.stop();
+  trimmer_.stop();
   // Nothing new comes through this gate, and it may have to be open again.
   for (const auto by = clock_.now() + kStepsEndWithin; gate_.count() > watched_stalls() && clock_.now() < by;)
     co_await sleep_until(control_, clock_, clock_.now() + kLooksAgain);
@@ -346,6 +348,7 @@ void Shutdown::resume() {
   usage_.resume();
   kernel_.resume();
   secrets_.resume();
+  trimmer_.resume();
   to_hand_over_.clear();
 }
 

@@ -9,6 +9,7 @@
 #include "kernel_watch.hpp"
 #include "secret_watch.hpp"
 #include "steps.hpp"
+#include "trimmer.hpp"
 #include "usage_reader.hpp"
 
 namespace corbd::volume {
@@ -16,7 +17,7 @@ namespace corbd::volume {
 class Shutdown {
  public:
   Shutdown(executor control, Clock& clock, const Ports& ports, VolumeMap& volumes, Gate& gate, Gate& closes,
-           Steps& steps, UsageReader& usage, KernelWatch& kernel, SecretWatch& secrets)
+           Steps& steps, UsageReader& usage, KernelWatch& kernel, SecretWatch& secrets, Trimmer& trimmer)
       : control_(std::move(control)),
         clock_(clock),
         ports_(ports),
@@ -26,7 +27,8 @@ class Shutdown {
         steps_(steps),
         usage_(usage),
         kernel_(kernel),
-        secrets_(secrets) {}
+        secrets_(secrets),
+        trimmer_(trimmer) {}
   /// Whether nothing new begins any more.
   bool begun() const { return begun_; }
   /// Implements Shell::stop() and the calls of a handover.
@@ -76,6 +78,7 @@ class Shutdown {
   UsageReader& usage_;
   KernelWatch& kernel_;
   SecretWatch& secrets_;
+  Trimmer& trimmer_;
   bool begun_ = false;
   /// Gates of coroutines that wait for several volumes. They are members, because a dying process ends coroutines in
   /// any order.

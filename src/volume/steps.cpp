@@ -88,7 +88,7 @@ task<result<>> Steps::carry_out(Volume& volume, const Step& step, const Wish& wi
       [&](const step::Bind& of) { return mounts_.bind(volume, of.path, wish); },
       [&](const step::LimitIo& of) { return mounts_.limit_io(volume, of); },
       [&](const step::Grow& of) { return mounts_.grow(volume, of.path, wish); },
-      [&](const step::Trim& of) { return mounts_.trim(volume, of.path); },
+      [&](const step::Trim& of) { return mounts_.trim(volume, of); },
       [&](const step::Freeze& of) { return mounts_.freeze(volume, of.path, wish); },
       [&](const step::Thaw& of) { return mounts_.thaw(volume, of.path); },
       [&](const step::Umount& of) { return mounts_.unmount(volume, of.path, of.sync); },

@@ -143,6 +143,8 @@ struct Volume {
   Facts facts;
   History history;
   UsageAnswer usage;
+  std::uint64_t next_trim = 0;  ///< where the next piece of a trim begins; 0: the last one is done
+  std::string why_not_trimmed;  ///< Status::why_not_trimmed
   /// The last one is cancelled when the link ends. A call that waits for the device then returns and leaves the volume
   /// to healing. Calls may still wait on the earlier ones.
   std::list<CancelScope> link_scopes = std::list<CancelScope>(1);

@@ -33,6 +33,7 @@ SWITCHES = {
     "no keeper": {"nodeplugin.keeper": False},
     "several io threads": {"nodeplugin.ioThreads": 4},
     "what is told of volumes": {"nodeplugin.httpMetrics.volumeMetrics": "latency", "nodeplugin.slowRequestSeconds": 5},
+    "a trim each week": {"nodeplugin.trimEvery": "7d"},
     "a long shutdown": {"nodeplugin.shutdownGraceSeconds": 300},
     "a long leave": {"nodeplugin.plugin.extraArgs": ["--leave-grace=900"]},
     "where it runs": {"nodeplugin.nodeSelector": {"storage": "yes"}, "nodeplugin.tolerations": [{"key": "gpu", "operator": "Exists"}],

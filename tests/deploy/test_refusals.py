@@ -19,6 +19,7 @@ REFUSED = {
     "more io threads than the agent takes": ({"nodeplugin.ioThreads": 17}, "nodeplugin.ioThreads: Must be less than or equal to 16"),
     "metrics of volumes that nobody has": ({"nodeplugin.httpMetrics.volumeMetrics": "all"}, "nodeplugin.httpMetrics.volumeMetrics must be one of the following"),
     "a request that is slow after less than a second": ({"nodeplugin.slowRequestSeconds": 0.5}, "nodeplugin.slowRequestSeconds: Invalid type. Expected: integer"),
+    "a trim each minute": ({"nodeplugin.trimEvery": "1m"}, "nodeplugin.trimEvery: Does not match pattern"),
     "a second driver under the first one's name": ({"driverName": "blue.rbd.csi.ceph.com"}, "Give fullnameOverride, for example corbd-blue"),
     "an --accept-refused without its time": ({"nodeplugin.plugin.extraArgs": ["--accept-refused"]}, "write --accept-refused=TIME"),
     "a grace that the chart cannot read": ({"nodeplugin.plugin.extraArgs": ["--leave-grace"]}, "write --leave-grace=SECONDS"),

@@ -75,6 +75,10 @@ class Driver(unittest.TestCase):
     def test_what_is_told_of_each_volume_and_which_requests_are_slow_are_values(self):
         self.assertLess({"--volume-metrics=latency", "--slow-request=5"}, set(agent_of(told_by("what is told of volumes"))["args"]))
 
+    def test_a_trim_is_scheduled_only_by_its_value(self):
+        self.assertIn("--trim-every=7d", agent_of(told_by("a trim each week"))["args"])
+        self.assertNotIn("trim", " ".join(agent_of(helm.objects())["args"]))
+
     def test_more_flags_come_last(self):
         self.assertEqual(agent_of(told_by("more flags"))["args"][-2:], ["--heal-at-once=4", "--unstage-orphans"])
 

@@ -133,6 +133,7 @@ ELSEWHERE = {
         "corbd heal ID --adopt": ("tests/lab/stories_adopt.py", '"heal", "--adopt"'),
         "corbd heal ID --without-proof": ("tests/lab/stories_owner.py", '"heal", volume.id, "--without-proof"'),
         "corbd holders VOLUME": ("tests/lab/stories_fence.py", '"holders", volume.id'), "corbd take": (UNIT, '"take", "volume-1"'),
+        "corbd volume ID": (SEEN, '"volume", volume.id'),
         "corbd mount": IN_PASSING, "corbd keys": IN_PASSING, "ceph auth rm": "Ceph's own command, as its manual has it",
         "systemctl edit corbd.service": "an editor, which no story uses", "systemctl restart corbd": "the path of a crash, which the stories of the keeper take",
         "ssh NODE systemctl reboot": "no story reboots a node of Kubernetes; `host_reboot` reboots a host",

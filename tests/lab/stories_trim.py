@@ -1,10 +1,12 @@
-"""Space that filesystems give back to the cluster when CSI-Addons asks."""
+"""Space that filesystems give back to the cluster: asked for by CSI-Addons, and scheduled."""
 import json
 import os
 
 from checks import check, say, wait_for
 from machine import MIB, put, run
 from stories_luks import encrypted, mapping, stage
+from stories_seen import ask
+from writer import Writer
 
 
 def used(lab, volume):
@@ -95,4 +97,42 @@ def story_luks_reclaim(lab):
     expect_given_back(lab, volume, full)
     volume.unstage(patience=30)
     volume.expect_gone()
+    agent.stop()
+
+
+def story_trim_scheduled(lab):
+    """--trim-every gives space of every filesystem back, while an application writes and the agent is replaced; raw block and LUKS without discards stay"""
+    agent = lab.agent(flags=["--trim-every", "1m"])
+    addons = Addons(lab, agent)
+    agent.start()
+    plain = agent.volume(lab.image("a", size=256 * MIB))
+    secret = encrypted(lab, agent, "b", options=["encryptionDiscard=true"])
+    shut = encrypted(lab, agent, "c")
+    raw = agent.volume(lab.image("d", size=64 * MIB), block=True)
+    for volume in (plain, raw):
+        volume.stage()
+    for volume in (secret, shut):
+        stage(volume)
+    writer = Writer(lab, os.path.join(plain.staged_path, "data"), size=4 * MIB, threads=0, paced=2).start()
+    full = {volume.id: fill_and_delete(lab, volume) for volume in (plain, secret)}
+    for volume in (plain, secret):
+        agent.wait_event("filesystem.trimmed", timeout=900, volume=volume.id)
+        # That one may have come before the file was deleted.
+        wait_for("the space", lambda: full[volume.id] - used(lab, volume) >= 32 * MIB, 900)
+        expect_given_back(lab, volume, full[volume.id])
+    agent.wait_event("filesystem.not_trimmed", timeout=900, volume=shut.id)
+    for volume, what in ((plain, "to the end at"), (shut, "encryptionDiscard"), (raw, "raw block")):
+        check(what in ask(agent, "volume", volume.id), "corbd volume does not say: " + what)
+    check(not agent.events("filesystem.trimmed", volume=raw.id), "a raw block volume was trimmed")
+    check(addons.reclaim(plain)["code"] == "OK", "CSI-Addons beside the schedule")
+    agent.kill()
+    agent.start()
+    writer.wait_more(20)
+    writer.stop()
+    writer.expect_nothing_lost([agent.killed_at])
+    staged = (plain, secret, shut, raw)
+    for volume in staged:
+        volume.unstage(patience=60)
+    for volume in staged:
+        volume.expect_gone()
     agent.stop()

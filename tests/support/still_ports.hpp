@@ -77,6 +77,9 @@ class Mounts : public host::Mounts {
   task<result<std::uint64_t>> trim(std::string, HelperOwner, Until) override { co_return 0; }
   task<result<std::string>> freeze(std::string, HelperOwner, Until) override { co_return std::string(); }
   task<result<bool>> thaw(std::string, HelperOwner, Until) override { co_return true; }
+  task<result<host::TrimPiece>> trim_from(std::string, std::uint64_t, HelperOwner, Until) override {
+    co_return host::TrimPiece{};
+  }
   task<result<host::Usage>> usage(std::string, Until) override { co_return host::Usage{}; }
   std::shared_ptr<std::vector<host::Mount>> all = std::make_shared<std::vector<host::Mount>>();
 };

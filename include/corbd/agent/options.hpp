@@ -19,6 +19,7 @@ struct Options {
   std::string metricsip = "127.0.0.1", metricspath = "/metrics";
   std::uint16_t metricsport = 0;            ///< 0: no HTTP
   std::string volume_metrics = "counters";  ///< none, counters or latency
+  std::string trim_every;                   ///< "7d": each filesystem is trimmed so often; empty: none is
   int slow_request_s = 30;                  ///< 0: no request is slow
   std::vector<std::string> failpoints;
   bool heal_without_proof = false;

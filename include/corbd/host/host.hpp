@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "corbd/core/fields.hpp"
 #include "corbd/core/helper_owner.hpp"
 #include "corbd/core/result.hpp"
 #include "corbd/core/task.hpp"
@@ -19,6 +20,14 @@ namespace corbd::host {
 /// All mounts at one moment, in the order of mountinfo. Never null. It is shared, because each volume of a node looks
 /// at all mounts of the node.
 using MountTable = std::shared_ptr<const std::vector<Mount>>;
+
+/// A part of a filesystem whose free space was discarded.
+struct TrimPiece {
+  std::uint64_t bytes = 0;  ///< discarded
+  std::uint64_t next = 0;   ///< where the next piece begins, in bytes of the filesystem; 0: this was the last one
+  static constexpr std::tuple fields{fields::required("bytes", &TrimPiece::bytes),
+                                     fields::required("next", &TrimPiece::next)};
+};
 
 /// The port to this node's mounts. Calls with a HelperOwner run in a helper process. Control thread.
 class Mounts {
@@ -48,6 +57,8 @@ class Mounts {
   virtual task<result<std::string>> freeze(std::string target, HelperOwner owner, Until until) = 0;
   /// Thaws it (FITHAW), whoever froze it. False: it was not frozen.
   virtual task<result<bool>> thaw(std::string target, HelperOwner owner, Until until) = 0;
+  /// Does that for about half a second, from there on. Only for types of trims_in_pieces().
+  virtual task<result<TrimPiece>> trim_from(std::string target, std::uint64_t from, HelperOwner owner, Until until) = 0;
   /// Returns unavailable at once while an earlier call for the same target hangs.
   virtual task<result<Usage>> usage(std::string target, Until until) = 0;
 };

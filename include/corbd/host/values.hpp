@@ -59,6 +59,8 @@ bool encrypts_files(std::string_view fstype);
 std::string repair_command(std::string_view fstype);
 /// Returns the mount option that skips the replay of its journal; empty: there is none.
 std::string option_without_journal(std::string_view fstype);
+/// Whether a range of its free space can be discarded alone. The others go over the whole device each time.
+bool trims_in_pieces(std::string_view fstype);
 /// ceph-csi's default type for an empty image.
 inline constexpr std::string_view kDefaultFilesystem = "ext4";
 /// Whether mount flags ("noatime,ro") ask for a read-only mount: the last "ro" or "rw" counts.

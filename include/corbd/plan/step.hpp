@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -201,9 +203,16 @@ struct At {
 using Mount = At<"mount">;
 using Bind = At<"bind">;
 using Grow = At<"grow">;
-using Trim = At<"trim">;
 using Freeze = At<"freeze">;
 using Thaw = At<"thaw">;
+
+struct Trim {
+  static constexpr std::string_view name = "trim";
+  static constexpr Asks asks = Asks::node;
+  std::string path;
+  std::optional<std::uint64_t> from = {};  ///< Trimmed::from
+  bool operator==(const Trim&) const = default;
+};
 
 /// Makes the encrypted folder of the filesystem that is mounted there.
 using FscryptMake = At<"fscrypt_make">;

@@ -177,7 +177,8 @@ struct Rekeyed {
 /// Gives unused space of its filesystem back to the cluster. Needs a live link.
 struct Trimmed {
   static constexpr std::string_view name = "trim";
-  std::string path;  ///< staging path of the request; the mount is <path>/<volume id>
+  std::string path;                        ///< staging path of the request; the mount is <path>/<volume id>
+  std::optional<std::uint64_t> from = {};  ///< only the piece that begins at this byte of the filesystem
   bool operator==(const Trimmed&) const = default;
 };
 

@@ -27,6 +27,7 @@ struct Config {
   std::uint64_t dead_conn_timeout_s = 86400;
   std::chrono::seconds step_limit{60};         ///< for one step against the cluster or the kernel
   std::chrono::seconds long_step_limit{1800};  ///< for one mkfs, fsck or proof of emptiness
+  std::chrono::seconds trim_every{0};          ///< each filesystem is trimmed so often; 0: only when a caller asks
   std::chrono::seconds secrets_every{300};     ///< the Secrets of all volumes are read so often
   bool quiesce = false;                        ///< snapshots freeze the filesystem of volumes that do not say
   std::chrono::seconds freeze_limit{5};        ///< a filesystem stays frozen for so long at most

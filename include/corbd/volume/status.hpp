@@ -37,7 +37,9 @@ struct Freezes {
 /// Events of a volume since the agent's start, for metrics and people.
 struct Counts {
   std::uint32_t links_lost = 0;
-  duration longest_stall{};  ///< from the loss of the server until the last request of that time was answered
+  duration longest_stall{};         ///< from the loss of the server until the last request of that time was answered
+  std::uint64_t trimmed_bytes = 0;  ///< free space that its filesystem gave back
+  std::optional<std::chrono::system_clock::time_point> trimmed_at;  ///< when its filesystem was last trimmed whole
   Freezes freezes;
 };
 
@@ -109,6 +111,7 @@ struct Status {
   bool quiesces = false;        ///< snapshots freeze its filesystem
   bool frozen = false;          ///< one does so now, or did and nobody has thawed it yet
   device::Figures figures;      ///< sum of its links since the agent's start; all zero if the kernel serves it
+  std::string why_not_trimmed;  ///< why the scheduled trim leaves it out, or waits; empty: it does not
   std::uint64_t in_flight = 0;  ///< requests that the cluster has not answered
   std::optional<Error> last_error;
 };

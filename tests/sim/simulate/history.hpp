@@ -115,6 +115,11 @@ constexpr std::chrono::hours monitors_ahead(const History& history) {
 /// Whether the volumes are staged with nbd:quiesce, and other clients make snapshots of them.
 constexpr bool makes_snapshots(const History& history) { return history.seed % 8 == 5; }
 
+/// The agents' --trim-every, by the seed too.
+constexpr std::chrono::seconds trim_every(const History& history) {
+  return std::chrono::seconds(history.seed % 3 == 1 ? 20 : 0);
+}
+
 /// What was broken; empty when all is well.
 struct Outcome {
   std::vector<std::string> broken;

@@ -49,6 +49,7 @@ Node::Node(const History& history, bool trace)
     process->agent.fence_out_of_service = history.fence_out_of_service;
     process->agent.keeper = history.keepers != 0;
     process->agent.compares_names = history.seed % 4 != 0;
+    process->trim_every = trim_every(history);
   }
   // As rbd-nbd leaves them that had mapped something read-only.
   if (history.seed % 3 == 0) world_.kernel.read_only_numbers = {0, 1, 3};

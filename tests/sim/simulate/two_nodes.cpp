@@ -38,6 +38,7 @@ TwoNodes::TwoNodes(const History& history, bool trace)
     for (test::World* process : {side.world, side.beside.get()}) {
       process->agent.fence_out_of_service = history.fence_out_of_service;
       process->agent.compares_names = history.seed % 4 != 0;
+      process->trim_every = trim_every(history);
       process->agent.keeper = (history.keepers >> (&side - sides_.data()) & 1) != 0;
     }
   }

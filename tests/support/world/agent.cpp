@@ -154,6 +154,7 @@ void Agent::begin() {
   life_ = std::make_unique<Life>(world_);
   volume::Config config;
   config.boot_id = world_.kernel.boot_id;
+  config.trim_every = world_.trim_every;
   config.secrets_every = world_.secrets_every;
   config.policy.driver = "rbd.csi.ceph.com";
   called_ = node.other_name.empty() ? world_.name : node.other_name;

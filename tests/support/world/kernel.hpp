@@ -46,6 +46,9 @@ struct KernelRequest {
   bool half_sent = false;
 };
 
+/// Free space that each trim, or each piece of one, finds on a filesystem.
+inline constexpr std::uint64_t kTrimmedBytes = std::uint64_t{256} << 20;
+
 struct KernelDevice {
   device::Kind kind = device::Kind::nbd;
   std::uint32_t index = 0;
@@ -68,18 +71,18 @@ struct KernelDevice {
   std::optional<std::uint64_t> mapping;  ///< bytes of the open LUKS mapping above it
   bool mapping_read_only = false;        ///< its table takes no write
   bool integrity = false;                ///< a mapping of dm-integrity is above it, below the open LUKS mapping
+  bool mapping_discards = false;         ///< the open LUKS mapping lets discards through
   std::string mapped_as;                 ///< device-mapper's name of the LUKS mapping; the other's has "_dif" behind it
   std::string inner_mapping() const { return mapped_as + "_dif"; }
   void map_as(std::string name, std::uint64_t bytes, bool with_integrity) {
-  bool mapping_discards = false;         ///< the open LUKS mapping lets discards through
     mapped_as = std::move(name);
     mapping = bytes;
     integrity = with_integrity;
+    mapping_discards = false;
   }
 
   enum class Freezer { nobody, agent, somebody_else } frozen_by = Freezer::nobody;  ///< freezer of its filesystem
   bool folder_key = false;  ///< the mounted filesystem has the key of its encrypted folder
-    mapping_discards = false;
 
   std::map<std::size_t, std::uint64_t> unflushed;  ///< writes acknowledged out of a cache, without a flush since
   bool cache_died = false;                         ///< it had a server that may have died with a cache

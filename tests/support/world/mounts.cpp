@@ -108,20 +108,35 @@ class Mounts final : public host::Mounts {
     co_return co_await world_.calls.ask_helper("limit_io", std::nullopt, std::move(busy), until, std::move(effect));
   }
 
-  task<result<std::uint64_t>> trim(std::string target, HelperOwner busy, Until until) override {
+  /// The kernel knows nothing of a range: the fake counts pieces, and discards a GiB in each.
+  task<result<>> discard(const char* what, std::string target, HelperOwner busy, Until until) {
     const auto of = mounted_device(world_, target);
     if (!of) co_return Error{errc::not_found, "nothing is mounted at " + target};
     auto effect = [&world = world_, of]() -> result<> {
       const KernelDevice* on = world.kernel.by_index(*of);
       if (on == nullptr) return gone(device::path(*of));
       if (on->read_only || mounted_read_only(world, on->index)) world.broke("a read-only filesystem was trimmed");
-      if (FakeImage* image = world.cluster.by_id(on->image_id)) ++image->trims;
       if (on->mapping && !on->mapping_discards) return Error{errc::unimplemented, "the device cannot discard"};
+      if (FakeImage* image = world.cluster.by_id(on->image_id)) ++image->trims;
       return {};
     };
-    auto done = co_await world_.calls.ask_helper("trim", of, std::move(busy), until, std::move(effect));
+    co_return co_await world_.calls.ask_helper(what, of, std::move(busy), until, std::move(effect));
+  }
+
+  task<result<std::uint64_t>> trim(std::string target, HelperOwner busy, Until until) override {
+    auto done = co_await discard("trim", std::move(target), std::move(busy), until);
     if (!done) co_return done.error();
-    co_return std::uint64_t{0};
+    co_return kTrimmedBytes;
+  }
+
+  task<result<host::TrimPiece>> trim_from(std::string target, std::uint64_t from, HelperOwner busy,
+                                          Until until) override {
+    const auto of = mounted_device(world_, target);
+    const KernelDevice* on = of ? world_.kernel.by_index(*of) : nullptr;
+    const std::uint64_t size = on == nullptr ? 0 : bytes_of(*on), next = from + kTrimmedBytes;
+    auto done = co_await discard("trim_from", std::move(target), std::move(busy), until);
+    if (!done) co_return done.error();
+    co_return host::TrimPiece{kTrimmedBytes, next < size ? next : 0};
   }
 
   task<result<std::string>> freeze(std::string target, HelperOwner busy, Until until) override {

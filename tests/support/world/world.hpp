@@ -56,6 +56,7 @@ class World {
   Disk& disk = machine_.disk;
   CephCsi& ceph_csi = machine_.ceph_csi;
   plan::Attachment& attachment = machine_.attachment;           ///< the orchestrator's answer about every volume
+  std::chrono::seconds trim_every{0};                           ///< volume::Config::trim_every
   std::chrono::seconds secrets_every{300};                      ///< volume::Config::secrets_every
   plan::StageSecret& stage_secret = machine_.stage_secret;      ///< its answer about every volume's Secret
   int& secret_asked = machine_.secret_asked;                    ///< number of questions about that

@@ -37,3 +37,17 @@ TEST_CASE("an agent tells its predecessor of --accept-refused only before the ti
   options.accept_refused = utc_text(now - 1h);
   CHECK_FALSE(agent::handover_side(options).accepts_refused);
 }
+
+TEST_CASE("nothing is trimmed without --trim-every, which is a minute or more") {
+  agent::Options options;
+  CHECK(agent::trim_every(options).value() == 0s);
+  options.trim_every = "7d";
+  CHECK(agent::trim_every(options).value() == std::chrono::hours(7 * 24));
+  for (const char* wrong : {"0", "59s", "often", "-1h", "7w"}) {
+    options.trim_every = wrong;
+    const auto refused = agent::trim_every(options);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == errc::invalid_argument);
+    CHECK_THAT(refused.error().text, ContainsSubstring("--trim-every=7d"));
+  }
+}

@@ -242,6 +242,37 @@ TEST_CASE("a mounted ext4 gives back what it does not use") {
   CHECK(*trimmed > 30 * kMiB);
 }
 
+TEST_CASE("the pieces of a trim end at the filesystem's end, and give back as much as a whole one") {
+  if (!test::may_mount()) return;
+  const std::string fstype = GENERATE("ext4", "xfs");
+  REQUIRE(host::trims_in_pieces(fstype));
+  Folder folder;
+  const std::string target = folder.path() + "/target";
+  const auto device = test::LoopDevice::attach(make_image(folder.path() + "/image", static_cast<off_t>(320 * kMiB)));
+  if (!device) return;
+  REQUIRE(ops::mkfs(device->path(), fstype, ""));
+  const auto mounted = ops::mount(device->path(), fstype, target, "noatime");
+  if (!mounted) {
+    WARN("skipped: " << mounted.error().text);
+    return;
+  }
+  std::uint64_t bytes = 0, from = 0;
+  int pieces = 0;
+  do {
+    const auto piece = ops::trim_from(target, from, 64 * kMiB, std::chrono::milliseconds(0));
+    REQUIRE(piece);
+    CHECK((piece->next == 0 || piece->next > from));
+    bytes += piece->bytes;
+    from = piece->next;
+  } while (from != 0 && ++pieces < 100);
+  CHECK(from == 0);
+  CHECK(pieces > 3);
+  CHECK(bytes > 150 * kMiB);
+  CHECK(ops::trim_from(target, std::uint64_t{1} << 40, 64 * kMiB)->next == 0);
+  CHECK(ops::trim_from(folder.path(), 0).error().code == errc::not_found);
+  REQUIRE(ops::unmount(target));
+}
+
 TEST_CASE("statistics of a path without a mount are not those of the node's own filesystem") {
   Folder folder;
   CHECK(ops::usage(folder.path()).error().code == errc::not_found);

@@ -77,6 +77,9 @@ TEST_CASE("a helper's mount and unmount show in the agent's table") {
   REQUIRE(ports.get(ports.mounts->bind(target, other, false, "ro", ports.busy_file, {})));
   CHECK(count(target) == 1);
   CHECK(count(other) == 1);
+  const auto trimmed = ports.get(ports.mounts->trim_from(target, 4096, {ports.busy_file, ""}, {}));
+  REQUIRE_FALSE(trimmed);
+  CHECK(trimmed.error().code == errc::unimplemented);
   CHECK(ports.get(ports.mounts->unmount(other, true, ports.busy_file, {})));
   CHECK(ports.get(ports.mounts->unmount(target, true, ports.busy_file, {})));
   CHECK(count(target) + count(other) == 0);
@@ -101,6 +104,13 @@ TEST_CASE("a passphrase of any bytes reaches the helper as it is") {
   const auto unlocked = ports.get(fscrypt->unlock(ports.folder.path(), {bytes, false}, {ports.busy_file, ""}, {}));
   REQUIRE_FALSE(unlocked);
   CHECK(unlocked.error().code != errc::internal);
+}
+
+TEST_CASE("where a trim goes on is told by its helper, and to the next one") {
+  const auto piece = transferred(host::TrimPiece{1, std::uint64_t{1} << 63});
+  CHECK(piece.bytes == 1);
+  CHECK(piece.next == std::uint64_t{1} << 63);
+  CHECK(transferred(host::operation::TrimFrom{"/a", std::uint64_t{1} << 63}).from == std::uint64_t{1} << 63);
 }
 
 TEST_CASE("a device name that could leave sysfs is refused") {

@@ -74,6 +74,9 @@ TEST_CASE("all that is known of a volume is in its message") {
   status.oldest = 4s;
   status.counts.links_lost = 5;
   status.counts.longest_stall = 6s;
+  status.counts.trimmed_bytes = 7;
+  status.counts.trimmed_at = std::chrono::system_clock::time_point(8s);
+  status.why_not_trimmed = "it is busy";
   status.last_error = Error{errc::lost, "gone"};
   const auto message = to_message(status, heal::HealQueue({}), now);
   CHECK(message.since_at_ms() == 5000);
@@ -90,6 +93,9 @@ TEST_CASE("all that is known of a volume is in its message") {
   CHECK(message.oldest_request_ms() == 4000);
   CHECK(message.links_lost() == 5);
   CHECK(message.longest_stall_ms() == 6000);
+  CHECK(message.trimmed_bytes() == 7);
+  CHECK(message.trimmed_at_ms() == 8000);
+  CHECK(message.why_not_trimmed() == "it is busy");
   CHECK(message.last_error().code() == "lost");
   CHECK(message.last_error().text() == "gone");
 }

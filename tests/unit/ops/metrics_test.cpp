@@ -40,8 +40,13 @@ TEST_CASE("a volume's times are in seconds, and zero while it is served") {
   down.counts.links_lost = 3;
   down.other_silent = 150s;
   down.counts.longest_stall = 250ms;
+  down.counts.trimmed_bytes = 4096;
+  down.counts.trimmed_at = std::chrono::system_clock::time_point(7s);
   snapshot.volumes = {down, status("up")};
   const auto text = ops::render(snapshot);
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_trimmed_bytes_total{volume=\"down\"} 4096\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_trimmed_timestamp_seconds{volume=\"down\"} 7\n"));
+  CHECK_THAT(text, !ContainsSubstring("corbd_volume_trimmed_timestamp_seconds{volume=\"up\"}"));
   CHECK_THAT(text, ContainsSubstring("corbd_volume_unserved_seconds{volume=\"down\"} 90\n"));
   CHECK_THAT(text, ContainsSubstring("corbd_volume_unserved_seconds{volume=\"up\"} 0\n"));
   CHECK_THAT(text, ContainsSubstring("corbd_volume_abnormal{volume=\"down\"} 1\n"));

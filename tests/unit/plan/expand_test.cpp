@@ -83,6 +83,8 @@ TEST_CASE("a trim runs once, and only on a filesystem that is served and writabl
   const auto steps = run(model, Wish(Trimmed{kPath}));
   REQUIRE(steps);
   CHECK(*steps == std::vector<Step>{step::Trim{kTarget}});
+  model = staged_model();
+  CHECK(*run(model, Wish(Trimmed{kPath, 4096})) == std::vector<Step>{step::Trim{kTarget, 4096}});
   CHECK(failure(staged_model().decide(Wish(Trimmed{"/elsewhere"}))) == errc::not_found);
   model = staged_model();
   model.record->use.block = true;

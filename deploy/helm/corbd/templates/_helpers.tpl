@@ -135,6 +135,7 @@
 --volume-metrics: nodeplugin.httpMetrics.volumeMetrics
 --io-threads: nodeplugin.ioThreads
 --slow-request: nodeplugin.slowRequestSeconds
+--trim-every: nodeplugin.trimEvery
 --shutdown-grace: nodeplugin.shutdownGraceSeconds
 --handover: nodeplugin.handover
 --keeper: nodeplugin.keeper
@@ -197,6 +198,9 @@ true
 {{- end -}}
 {{- if ne (int .Values.nodeplugin.slowRequestSeconds) 30 -}}
 {{- $args = append $args (printf "--slow-request=%d" (int .Values.nodeplugin.slowRequestSeconds)) -}}
+{{- end -}}
+{{- with .Values.nodeplugin.trimEvery -}}
+{{- $args = append $args (printf "--trim-every=%s" .) -}}
 {{- end -}}
 {{- if ne (int .Values.nodeplugin.shutdownGraceSeconds) 90 -}}
 {{- $args = append $args (printf "--shutdown-grace=%d" (int .Values.nodeplugin.shutdownGraceSeconds)) -}}
