@@ -41,11 +41,11 @@ TrimCandidate Trimmer::candidate(const Volume& volume, Seen& seen) {
   const auto since = std::chrono::duration_cast<std::chrono::seconds>(clock_.now() - seen.counted_at).count();
   TrimCandidate of{.id = volume.id};
   of.block = record.use.block;
-  of.read_only = record.use.read_only || wants_read_only(staging.capability);
+  of.read_only = record.reads_only() || wants_read_only(staging.capability);
   of.in_pieces = host::trims_in_pieces(staging.capability.fstype);
   of.discards = record.source.serving.trim;
   of.staged = health_of(volume) == Health::staged && !record.adopting && !volume.server.is_tombstone();
-  of.operation = !volume.operations.empty() || helper_works(volume.id);
+  of.operation = !volume.operations.empty() || record.freeze || helper_works(volume.id);
   // A cluster that answers nobody would otherwise get a hanging helper for each of its volumes.
   if (!hung_.empty() && !helper_works(hung_)) hung_.clear();
   of.hangs = hung_;

@@ -94,6 +94,11 @@ TEST_CASE("whatever writes the filesystem, or unmounts it last, thaws it first")
   }
 }
 
+TEST_CASE("a scheduled trim leaves a frozen filesystem frozen, and comes again later") {
+  const Model model = frozen();
+  CHECK(failure(model.decide(Wish(Trimmed{kPath, 0}))) == errc::unavailable);
+}
+
 TEST_CASE("a frozen filesystem without a server is thawed after the healing, which does not wait for it") {
   Model model = frozen();
   model.seen.connected = false;
