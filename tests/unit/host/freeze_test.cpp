@@ -33,10 +33,10 @@ TEST_CASE("a freeze is answered with nothing, a second one is refused, and the t
   const auto first = ops::freeze(target, in(1min)), second = ops::freeze(target, in(1min));
   const auto thawed = ops::thaw(target), again = ops::thaw(target);
   REQUIRE(ops::unmount(target));
-  CHECK(first == std::string());
+  CHECK(first.value().empty());
   CHECK_THAT(second.value(), Catch::Matchers::ContainsSubstring("somebody else has frozen"));
-  CHECK(thawed == true);
-  CHECK(again == false);
+  CHECK(thawed.value());
+  CHECK_FALSE(again.value());
 }
 
 TEST_CASE("a freeze whose time has passed freezes nothing") {
@@ -49,7 +49,7 @@ TEST_CASE("a freeze whose time has passed freezes nothing") {
   const auto thawed = ops::thaw(target);
   REQUIRE(ops::unmount(target));
   CHECK_THAT(late.value(), Catch::Matchers::ContainsSubstring("not written in time"));
-  CHECK(thawed == false);
+  CHECK_FALSE(thawed.value());
 }
 
 TEST_CASE("a freeze that ends after its time is thawed by whoever made it, because nobody may be there any more") {
@@ -64,7 +64,7 @@ TEST_CASE("a freeze that ends after its time is thawed by whoever made it, becau
   const auto thawed = ops::thaw(target);
   REQUIRE(ops::unmount(target));
   CHECK_THAT(late.value(), Catch::Matchers::ContainsSubstring("not frozen in time"));
-  CHECK(thawed == false);
+  CHECK_FALSE(thawed.value());
 }
 
 TEST_CASE("a filesystem that cannot be frozen, and a path without a mount, are refused") {
