@@ -340,11 +340,20 @@ class Play {
     expand();
     rotate();
     new_secrets();
-    if (cell_.block() || !cell_.reads())
-      as_table(Moment::reclaim, "the reclaim", want(plan::Trimmed{kStagingPath}), true);
+    reclaim();
     if (by_kernel()) as_table(Moment::giving_up, "giving up", want(plan::GivenUp{}));
     must(stage().has_value(), "the same stage at last");
     look_at_stage();
+  }
+
+  /// ceph-csi opens LUKS without discards. Its mapping stays until the volume is staged again.
+  void reclaim() {
+    if (cell_.reads() && !cell_.block()) return;
+    const auto done = want(plan::Trimmed{kStagingPath});
+    const bool is_refused = plan::find_not_served(Moment::reclaim, table_) != nullptr;
+    const bool undiscarded = !is_refused && cell_.by_ceph_csi() && cell_.encryption == Encryption::device;
+    if (undiscarded && !done && done.error().code == errc::unimplemented) return;
+    as_table(Moment::reclaim, "the reclaim", done, true);
   }
 
   /// Another request at the same path while a pod uses the volume.
