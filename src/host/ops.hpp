@@ -51,7 +51,7 @@ result<> grow(const std::string& device, const std::string& fstype, const std::s
 result<std::uint64_t> trim(const std::string& target);
 /// Implements Mounts::trim_from: ranges of `range` bytes one after another, until that time is over. Nothing ends the
 /// kernel's work on a range early, so a range has few objects.
-inline constexpr std::uint64_t kTrimRange = 256 << 20;
+inline constexpr std::uint64_t kTrimRange = 128 << 20;
 result<TrimPiece> trim_from(const std::string& target, std::uint64_t from, std::uint64_t range = kTrimRange,
                             std::chrono::milliseconds lasts = std::chrono::milliseconds(500));
 result<Usage> usage(const std::string& target);

@@ -16,7 +16,8 @@ using WallTime = std::chrono::system_clock::time_point;
 inline constexpr std::uint64_t kBusyRequestsPerSecond = 200;
 inline constexpr std::uint64_t kBusyInFlight = 8;
 inline constexpr std::chrono::milliseconds kBusyOldest{500};
-/// A volume that was found busy is trimmed no earlier than this. One whose trim failed gets the longer time.
+/// A volume that was found busy, or whose helper still works, is trimmed no earlier than this. One whose trim failed
+/// gets the longer time.
 inline constexpr std::chrono::minutes kTrimHeldFor{5}, kTrimRetriedAfter{60};
 
 /// The facts about a volume that decide whether it is trimmed.

@@ -103,9 +103,11 @@ void Trimmer::end_turn(Seen& seen, Volume& volume, const Work& work) {
 /// A filesystem that cannot discard is tried once in each turn: its next stage may bring a device that does.
 void Trimmer::failed(Seen& seen, Volume& volume, const Error& why) {
   volume.why_not_trimmed = why.text;
-  if (helper_works(volume.id)) hung_ = volume.id;
+  const bool hangs = helper_works(volume.id);
+  if (hangs) hung_ = volume.id;
   if (why.code == errc::unimplemented) seen.turn.ended = trim_turn(volume.id, config_.trim_every, clock_.wall());
-  seen.turn.held_until = clock_.now() + kTrimRetriedAfter;
+  // Its helper still trims that piece to its end.
+  seen.turn.held_until = clock_.now() + (hangs ? kTrimHeldFor : kTrimRetriedAfter);
   if (std::exchange(seen.failed, why.text) != why.text)
     log::warning("filesystem.not_trimmed", {{"volume", volume.id}, {"error", why.text}});
 }

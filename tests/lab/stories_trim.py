@@ -136,3 +136,6 @@ def story_trim_scheduled(lab):
     for volume in staged:
         volume.expect_gone()
     agent.stop()
+
+
+story_trim_scheduled.limit = 1200

@@ -199,7 +199,7 @@ TEST_CASE("after a piece that hangs, no volume is trimmed until its helper has e
   CHECK(scene.image().trims + scene.other().trims == 0);
   const auto why = [&](const std::string& id) { return scene.world.agent.shell().status(id)->why_not_trimmed; };
   CHECK_THAT(why(kId) + why(kSecond), ContainsSubstring("hangs"));
-  scene.loop.advance(2h);
+  scene.loop.advance(10min);
   CHECK(scene.image().trims > 1);
   CHECK(scene.other().trims > 1);
   scene.check_rules();
