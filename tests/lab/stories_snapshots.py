@@ -2,7 +2,7 @@
 import os
 import threading
 
-from checks import check, now_us, say, wait_for
+from checks import check, long, now_us, say, wait_for
 from cluster import Image
 from machine import MIB
 from stories_handover import hand_over
@@ -164,9 +164,9 @@ def serve_again(agent, volume):
     agent.wait_event("device.reconnected", 60, volume=volume.id)
 
 
+@long
 def story_killed_while_frozen(lab):
-    """the agent is killed before and after it freezes a filesystem for a snapshot, and before the thaw: the next agent thaws, writers go on, and its own
-    snapshots hold states that existed"""
+    """an agent that is killed before a freeze for a snapshot, after it or before the thaw leaves nothing frozen, and the next one's snapshots are consistent"""
     agent, volume, snapshots = begin(lab, QUIESCE)
     for number, point in enumerate(("freeze.before", "freeze.after", "thaw.before")):
         agent.stop()
@@ -194,8 +194,7 @@ story_killed_while_frozen.limit = 480
 
 
 def story_snapshots_over_handovers(lab):
-    """a snapshot that comes during a handover ends, with or without success; the next agent serves the volume, freezes for the next snapshot, and nothing
-    stays frozen"""
+    """a snapshot that comes during a handover ends, with or without success, nothing stays frozen, and the next agent freezes for the next snapshot"""
     agent, volume, snapshots = begin(lab, QUIESCE)
     for number in range(5):
         made = []

@@ -2,7 +2,7 @@
 import json
 import os
 
-from checks import check, say, wait_for
+from checks import check, long, say, wait_for
 from machine import MIB, put, run
 from stories_luks import encrypted, mapping, stage
 from stories_seen import ask
@@ -100,6 +100,7 @@ def story_luks_reclaim(lab):
     agent.stop()
 
 
+@long
 def story_trim_scheduled(lab):
     """--trim-every gives space of every filesystem back, while an application writes and the agent is replaced; raw block and LUKS without discards stay"""
     agent = lab.agent(flags=["--trim-every", "1m"])
