@@ -66,8 +66,7 @@ constexpr auto kTable = std::to_array<Flag>({
      "is",
      nullptr, 0, 86400},
     {"trim-every", Kind::text, &Run::trim_every,
-     "Give the free space of each filesystem back to the cluster (fstrim) so often, as 7d or 24h; a minute at least "
-     "[never]"},
+     "How often to trim each filesystem (fstrim): minutes, hours or days, such as 7d; 1m at least [never]"},
     {"failpoint", Kind::text, &Run::failpoints, "NAME=kill|stop|error|hang[@N]; for tests only"},
     {"handover", Kind::boolean, &Run::handover,
      "If an agent already serves with the same --runtime-dir, take its devices over without a break; that agent then "
@@ -114,10 +113,10 @@ constexpr auto kTable = std::to_array<Flag>({
      nullptr, 0, 86400},
     {"quiesce", Kind::boolean, &Run::quiesce,
      "Freeze the filesystem of a volume while a snapshot of its image is made, wherever that is done. A volume's "
-     "mapOptions decide otherwise: nbd:quiesce, nbd:quiesce=false"},
+     "mapOptions override this flag: nbd:quiesce, nbd:quiesce=false"},
     {"freeze-limit", Kind::number, &Run::freeze_limit_s,
-     "Seconds after which a filesystem that is frozen for a snapshot is thawed in any case; librbd forgets a snapshot "
-     "after 10",
+     "Seconds after which a filesystem that is frozen for a snapshot is thawed in any case; librbd gives a snapshot "
+     "up after 10",
      nullptr, 1, 9},
     {"volume-health", Kind::boolean, &Run::volume_health, "Also serve NodeGetVolumeHealth, which is alpha in CSI 1.13"},
     {"allow-core-dumps", Kind::boolean, &Run::allow_core_dumps,

@@ -94,7 +94,10 @@ Finding judge_lvm(const Inputs& inputs) {
   if (inputs.lvm->scanned.empty()) return ok("lvm", inputs.lvm->by + " keeps it from the devices of volumes");
   const std::string said = "the host's LVM looks into " + listed(inputs.lvm->scanned, " and ") +
                            " devices, and activates a volume group that it finds in a raw block volume";
-  const std::string remedy = "set a global_filter in /etc/lvm/lvm.conf on the host: docs/devices.md#lvm";
+  const std::string remedy =
+      inputs.lvm->by == "the devices file"
+          ? "take them out of LVM's devices file on the host (lvmdevices --deldev): docs/devices.md#lvm"
+          : "set a global_filter in /etc/lvm/lvm.conf on the host: docs/devices.md#lvm";
   if (inputs.records.blocks.empty()) return ok("lvm", said + "; no volume here is raw block");
   return warning("lvm", said, remedy);
 }

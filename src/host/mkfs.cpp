@@ -24,7 +24,7 @@ std::string describe(const Probe& found) {
   return "something";
 }
 
-constexpr int kCorrected = 1;  ///< fsck(8)'s exit code
+constexpr int kCorrected = 1, kErrorsLeft = 4;  ///< fsck(8)'s exit codes
 
 void log_ended(const std::string& device, const Ended& ended) {
   if (ended.code == 0) return;
@@ -95,7 +95,8 @@ result<> fsck(const std::string& device, const std::string& fstype, const std::s
   return {};
 }
 
-// A checker that is missing or cannot work has not shown a good filesystem, and here nothing may rest on a guess.
+// A checker that is missing or cannot work, for example because somebody uses the device, has shown neither a good
+// filesystem nor a damaged one, and here nothing may rest on a guess.
 result<std::string> check(const std::string& device, const std::string& fstype) {
   const auto* type = filesystem_type(fstype);
   if (type == nullptr || type->check.empty()) return std::string();
@@ -114,7 +115,9 @@ result<std::string> check(const std::string& device, const std::string& fstype) 
                                                   ": install " + std::string(type->package)};
     if (!ended) return ended.error();
     if (ended->signal != 0) return Error{errc::unavailable, what + ": " + host::describe(*ended)};
-    if ((ended->code & ~kCorrected) != 0) return what + ": " + host::describe(*ended);
+    if ((ended->code & kErrorsLeft) != 0) return what + ": " + host::describe(*ended);
+    if ((ended->code & ~kCorrected) != 0)
+      return Error{errc::failed_precondition, what + " could not check it: " + host::describe(*ended)};
     log_ended(device, *ended);
   }
   return marked() ? std::string("it is marked as having errors") : std::string();

@@ -122,10 +122,10 @@ void volumes(Families& into, const Snapshot& snapshot) {
              "Snapshots that were refused because the volume's filesystem could not be frozen.",
              [](const auto& volume) { return double{1} * volume.counts.freezes.refused; });
   per_volume(into, snapshot, "corbd_volume_freezes_broken_total", MetricType::Counter,
-             "Snapshots before whose end the volume's filesystem was thawed. They may not be consistent.",
+             "Snapshots before whose end the volume's filesystem was thawed. They are like ones without a freeze.",
              [](const auto& volume) { return double{1} * volume.counts.freezes.broken; });
   per_volume(into, snapshot, "corbd_volume_longest_freeze_seconds", MetricType::Gauge,
-             "Longest time that the volume's filesystem was frozen since the agent's start.",
+             "Longest time from a snapshot's request to the thaw. Writers wait for a part of it.",
              [](const auto& volume) { return seconds(volume.counts.freezes.longest); });
   per_volume(into, snapshot, "corbd_volume_trimmed_bytes_total", MetricType::Counter,
              "Free space that the volume's filesystem gave back to the cluster.",

@@ -104,8 +104,6 @@ Decision trim(const Situation& view, const Trimmed& wish) {
   if (!staged) return not_mounted(view);
   if (writes_nothing(view, staged->staging->capability) || staged->mount->filesystem_read_only)
     return refuse(error_of(not_served::kReaderReclaims, "the filesystem of volume " + view.id));
-  if (view.record->freeze)
-    return refuse(errc::unavailable, "the filesystem of volume " + view.id + " is frozen for a snapshot: repeat later");
   const auto* device = view.seen.device();
   if (device != nullptr && integrity_of(*device, view.id) != nullptr)
     return refuse(error_of(not_served::kIntegrityReclaims, "volume " + view.id));

@@ -64,6 +64,9 @@ Step note_damaged(const Situation& view, bool damaged) {
 /// repaired the image since the last one.
 std::optional<Decision> check_filesystem(const Situation& view) {
   const auto& facts = view.seen.facts;
+  // A filesystem that was unmounted while it was frozen stays in the kernel, and takes its device. Only a mount shows
+  // it again, for the thaw.
+  if (view.record->freeze) return std::nullopt;
   if (facts.checked != true) return view.record->damaged ? note_damaged(view, false) : Step(step::Fsck{});
   if (facts.damage.empty() || view.record->damaged) return std::nullopt;
   // Another program's device, or the kernel client's, may stay writable.

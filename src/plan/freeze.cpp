@@ -96,6 +96,11 @@ std::optional<Decision> thaw_if_served(const Situation& view) {
   return thaw_step(view);
 }
 
+std::optional<Decision> refuse_frozen(const Situation& view) {
+  if (!view.record || !view.record->freeze || !has_server(view)) return std::nullopt;
+  return refuse(errc::unavailable, "the filesystem of volume " + view.id + " is frozen for a snapshot: repeat later");
+}
+
 std::optional<Decision> thaw_before_end(const Situation& view) {
   if (!view.record || !view.record->freeze) return std::nullopt;
   if (!view.seen.facts.disconnected)

@@ -108,7 +108,7 @@ std::string way_out_of_damage(const Record& record) {
   const std::string tool = host::repair_command(fstype);
   std::string way = "end the volume's pods, so that no node has the image, and ";
   if (tool.empty() || record.encrypts_device())
-    way += "repair it" + (tool.empty() ? "" : " with `" + tool + "` on its LUKS mapping");
+    way += "repair it" + (tool.empty() ? "" : ": map it, open its LUKS header, and run `" + tool + "` on the mapping");
   else
     way += "run `" + tool + " \"$(rbd-nbd map " + image + ")\"`, then `rbd-nbd unmap " + image + "`";
   return way + " (docs/runbook.md#a-damaged-filesystem)";

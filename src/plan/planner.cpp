@@ -180,10 +180,13 @@ Decision decide(const Situation& view, const Wish& wish) {
   const bool of_earlier_boot = record && record->device.boot_id != seen.boot_id;
   // The device of that record is gone. An existing one is another program's, and the stash describes it.
   if (of_earlier_boot && seen.link == Observation::Link::none && !seen.image_open) return Step(step::DropRecord{});
-  // They would wait for a filesystem that waits for their volume's lock. A piece of a scheduled trim has time.
-  const auto* trimmed = std::get_if<Trimmed>(&wish);
-  const bool writes = std::holds_alternative<Staged>(wish) || std::holds_alternative<Expanded>(wish) ||
-                      (trimmed != nullptr && !trimmed->from);
+  // They are repeated, and would keep the thaw waiting, or take the client that the snapshot is made with.
+  const bool can_wait = std::holds_alternative<Trimmed>(wish) || std::holds_alternative<Rekeyed>(wish) ||
+                        std::holds_alternative<Authorized>(wish);
+  if (can_wait)
+    if (auto refused = refuse_frozen(view)) return *refused;
+  // They would wait for a filesystem that waits for their volume's lock.
+  const bool writes = std::holds_alternative<Staged>(wish) || std::holds_alternative<Expanded>(wish);
   if (writes)
     if (auto step = thaw_if_served(view)) return *step;
   if (auto step = judge_closing_client(view)) return *step;

@@ -40,10 +40,11 @@ result<std::optional<FullPool>> find_full_pool(std::string_view json, std::int64
 std::string text_of(const FullPool& pool) {
   const std::string full = "pool " + pool.name + " is full, and writes to it wait: ";
   if (pool.by_quota)
-    return full + "its quota is reached. Raise the quota: see `ceph osd pool get-quota " + pool.name + "`";
+    return full + "its quota is reached. Raise it: `ceph osd pool set-quota " + pool.name +
+           " max_bytes MORE`, or max_objects";
   return full +
-         "OSDs of it are full. `ceph health detail` names them. Add OSDs, or raise the full ratio while you delete "
-         "images: a full pool refuses that";
+         "OSDs of it are full. `ceph health detail` names them. Add OSDs, or delete images: before that raise the full "
+         "ratio, because a full pool refuses deletions (docs/bad-days.md#full-pools-and-quotas)";
 }
 
 }  // namespace corbd::rbd

@@ -201,7 +201,9 @@ task<result<>> MountSteps::thaw(Volume& volume, std::string target) {
 
 Error MountSteps::not_trimmed(const Volume& volume, Error error) {
   if (error.code == errc::unimplemented && volume.record->encrypts_device())
-    error.text += ": an encrypted volume discards if encryptionDiscard is true in its StorageClass when it is staged";
+    error.text +=
+        ": its LUKS mapping lets no discards through, because it was opened without the volume's attribute "
+        "encryptionDiscard (docs/encryption.md#discards)";
   return error;
 }
 

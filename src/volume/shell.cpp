@@ -21,6 +21,10 @@ namespace {
 constexpr std::chrono::seconds kAnswerBefore{5};
 // Interval of checks whether the wait for another client is over.
 constexpr duration kLookUp = std::chrono::milliseconds(300);
+// An agent that ends has little time for its devices. A thaw needs their server, and ceph-csi may come next.
+constexpr std::chrono::milliseconds kSnapshotsEndWithin{500}, kThawsAtEndWithin{500};
+// A handover carries no freeze: the next agent would have to thaw first.
+constexpr std::chrono::seconds kThawsBeforeHandover{1};
 
 /// Brings paths into mountinfo's form, so that they can be compared with it and with each other.
 void make_real(Wish& wish, const NodeFiles& files) {
@@ -304,9 +308,7 @@ std::vector<Change> Shell::timeline(const std::string& volume_id) const {
 void Shell::set_listeners(std::vector<Listener*> listeners) { impl_->health_.set_listeners(std::move(listeners)); }
 void Shell::set_cordoned(bool on) { impl_->cordoned_ = on; }
 task<> Shell::stop(Until until) {
-  // A thaw needs the device's server, and ceph-csi may come next.
-  constexpr std::chrono::seconds snapshots_end_within{1};
-  co_await impl_->snapshots_.leave(until.at_most(impl_->clock_.now() + snapshots_end_within));
+  co_await impl_->snapshots_.leave(kSnapshotsEndWithin, kThawsAtEndWithin);
   co_await impl_->shutdown_.stop(until);
 }
 std::vector<std::string> Shell::answering(const std::vector<std::string>& volume_ids) const {
@@ -319,8 +321,7 @@ task<std::map<std::string, std::string>> Shell::not_again(std::vector<std::strin
   return impl_->preopener_.not_again(std::move(volume_ids), until);
 }
 task<result<>> Shell::quiesce() {
-  // A handover carries no freeze: the next agent would have to thaw first.
-  co_await impl_->snapshots_.leave({});
+  co_await impl_->snapshots_.leave(impl_->config_.freeze_limit, kThawsBeforeHandover);
   co_return co_await impl_->shutdown_.quiesce();
 }
 void Shell::resume() { impl_->resume(); }

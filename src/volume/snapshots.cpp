@@ -13,8 +13,6 @@ namespace {
 constexpr std::chrono::milliseconds kFirstPauseOfThaw{200};
 constexpr std::chrono::seconds kLongestPauseOfThaw{1}, kThawsWithin{10};
 constexpr std::chrono::milliseconds kLooksForThaw{10};
-/// An agent that leaves waits for thaws for so long in the end.
-constexpr std::chrono::seconds kThawsAfterLimit{1};
 
 }  // namespace
 
@@ -33,6 +31,10 @@ void Snapshots::refuse(const std::string& volume_id, const std::string& why) {
 }
 
 void Snapshots::asked(const std::string& volume_id, image::QuiesceHandlers::Answer answer) {
+  // A filesystem that is mounted read-only for its damage stands still.
+  if (const Volume* const volume = volumes_.find(volume_id);
+      volume != nullptr && volume->record && volume->record->damaged)
+    return answer(0);
   One& one = all_[volume_id];
   Freezing probe = one.state;
   if (leaving_ || probe.next(Freezing::In::asked).refuse) {
@@ -74,14 +76,13 @@ void Snapshots::begin_limit(const std::string& volume_id, One& one) {
 
 void Snapshots::report_broken(const std::string& volume_id, const std::string& cause) {
   if (Volume* const volume = volumes_.find(volume_id)) ++volume->history.counts.freezes.broken;
-  log::error(
-      "snapshot.broken",
-      {{"volume", volume_id},
-       {"cause", cause},
-       {"effect", "the snapshot may be inconsistent, as one without a freeze: mounting it may replay a journal"}});
+  log::error("snapshot.broken",
+             {{"volume", volume_id},
+              {"cause", cause},
+              {"effect", "the snapshot is like one without a freeze: mounting a clone of it may replay a journal"}});
   health_.notify(volume_id, {"SnapshotNotFrozen", true,
-                             "The filesystem was thawed before the snapshot was known to be made. That snapshot may "
-                             "be inconsistent, as one without a freeze: delete it and make another."});
+                             "The filesystem was thawed before the snapshot was known to be made. That snapshot is "
+                             "like one without a freeze: delete it and make another."});
 }
 
 void Snapshots::apply(const std::string& volume_id, Freezing::In in) {
@@ -177,25 +178,29 @@ task<> Snapshots::thaw(std::string volume_id, std::shared_ptr<CancelScope> leavi
 }
 
 bool Snapshots::all_idle() const {
-  return std::ranges::all_of(all_, [](const auto& one) { return one.second.state.idle(); });
+  return std::ranges::all_of(all_, [this](const auto& one) {
+    // Without a server nobody can thaw it now.
+    const Volume* const volume = volumes_.find(one.first);
+    return one.second.state.idle() || volume == nullptr || !volume->server.serves();
+  });
 }
 
 task<> Snapshots::idle(time_point last) {
   while (!all_idle() && clock_.now() < last) co_await sleep_until(control_, clock_, clock_.now() + kLooksForThaw);
 }
 
-task<> Snapshots::leave(Until until) {
+task<> Snapshots::leave(duration ends_within, duration thaws_within) {
   leaving_ = true;
   std::vector<std::string> ids;
   for (const auto& [id, one] : all_) ids.push_back(id);
   for (const auto& id : ids)
     if (all_.contains(id)) apply(id, Freezing::In::leaves);
-  co_await idle(until.at_most(clock_.now() + config_.freeze_limit).deadline);
+  co_await idle(clock_.now() + ends_within);
   ids.clear();
   for (const auto& [id, one] : all_) ids.push_back(id);
   for (const auto& id : ids)
     if (all_.contains(id)) apply(id, Freezing::In::limit);
-  co_await idle(clock_.now() + kThawsAfterLimit);
+  co_await idle(clock_.now() + thaws_within);
   scope_->cancel();
 }
 

@@ -33,9 +33,9 @@ class Snapshots {
   void ended(const std::string& volume_id);
   /// Call it when a record was read, and after each operation: thaws what nobody else thaws.
   void note(const Volume& volume);
-  /// Refuses further snapshots. Those under way may end until `until`, and within the limit, and are thawed then. Waits
-  /// for that: the next agent thaws the rest.
-  task<> leave(Until until);
+  /// Refuses further snapshots, and waits for those under way. They may end within the first time, and are thawed
+  /// within the second. The next agent thaws the rest, and what has no server now.
+  task<> leave(duration ends_within, duration thaws_within);
   void resume();
 
  private:

@@ -1,5 +1,5 @@
 // Trims the filesystems of the node from time to time, one after another and in pieces (--trim-every). Each piece is an
-// operation of its own that lasts about half a second. So an unstage, a heal or a handover waits no longer than that.
+// operation of its own. An unstage or a handover waits for one piece, and healing for none.
 #pragma once
 
 #include <functional>

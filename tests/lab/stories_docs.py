@@ -354,6 +354,8 @@ def installed(lab, cluster):
     kill = now_us()
     operator.type("kubectl -n ceph-csi delete pod -l app=corbd")
     apps[0].writer.wait_more(50, timeout=180)
+    # The next agent serves before kubelet has told the API server that its pod runs.
+    operator.type("kubectl -n ceph-csi rollout status daemonset/corbd")
     rotate(operator, apps[0], old, new)
     apps[0].expect_nothing_lost([kill])
     end(cluster, operator, apps, "corbd")

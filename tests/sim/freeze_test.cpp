@@ -76,6 +76,24 @@ TEST_CASE("a volume that does not want it, a raw block device and a reader watch
   CHECK_FALSE(scene.world.agent.shell().status(kId)->quiesces);
 }
 
+TEST_CASE("a snapshot of a volume that is mounted read-only for its damage is made, and freezes nothing") {
+  test::Scene scene;
+  scene.filled();
+  scene.image().beyond_repair = true;
+  auto wish = quiescing();
+  wish.source.on_damage = plan::OnDamage::read_only;
+  REQUIRE(scene.want(wish) == errc::ok);
+  Snapshot snapshot;
+  snapshot.begin(scene);
+  scene.loop.advance(1s);
+  CHECK(snapshot.asked == 1);
+  CHECK(snapshot.answer == 0);
+  CHECK(scene.device().frozen_by == Freezer::nobody);
+  Snapshot::end(scene);
+  scene.loop.advance(1s);
+  CHECK_FALSE(scene.world.agent.shell().status(kId)->frozen);
+}
+
 TEST_CASE("a filesystem that somebody else froze refuses the snapshot, and stays frozen") {
   Frozen scene;
   scene.device().frozen_by = Freezer::somebody_else;

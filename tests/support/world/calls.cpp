@@ -299,7 +299,8 @@ void Calls::run_helper(const std::shared_ptr<HelperJob>& job) {
   }
   std::erase(helpers_, job);
   const auto& asked = job->asked;
-  const bool opens = !job->syncs && asked->call != "luks close";
+  // A thaw succeeds whatever becomes of its writes (ext4_unfreeze() and xfs_fs_unfreeze() in Linux).
+  const bool opens = !job->syncs && asked->call != "luks close" && asked->call != "thaw";
   if (device != nullptr && opens) device->unscanned = false;
   const bool lives = world_.agent.lives(asked->life);
   const bool reads = opens && !only_opens;

@@ -450,14 +450,18 @@ TEST_CASE("a filesystem that the replay of its journal marks as damaged is damag
   CHECK_THAT(ops::check(image.path, "ext4").value(), ContainsSubstring("marked"));
 }
 
-TEST_CASE("a check that was killed can be tried again, one that could not work counts as damage, and xfs has none") {
+TEST_CASE(
+    "a check that was killed can be tried again, one that could not work finds no damage and fails, and xfs has none") {
   {
     const FakeTool tool("fsck.ext4", "kill -9 $$");
     CHECK(ops::check("/dev/x", "ext4").error().code == errc::unavailable);
   }
   {
     const FakeTool tool("fsck.ext4", "exit 8");
-    CHECK_THAT(ops::check("/dev/x", "ext4").value(), ContainsSubstring("exit code 8"));
+    const auto checked = ops::check("/dev/x", "ext4");
+    REQUIRE(!checked);
+    CHECK(checked.error().code == errc::failed_precondition);
+    CHECK_THAT(checked.error().text, ContainsSubstring("exit code 8"));
   }
   const FakeTool tool("fsck.xfs", "exit 4");
   CHECK(ops::check("/dev/x", "xfs").value() == "");

@@ -115,7 +115,7 @@ TEST_CASE("with corbd/on-damage read-only a damaged filesystem is mounted on a d
   CHECK(model.record->damaged);
   REQUIRE(model.seen.mounts.size() == 1);
   CHECK(model.seen.devices.front().read_only);
-  CHECK(text_of_damage(*model.record, "x").find(encrypted ? "LUKS mapping" : "rbd-nbd map pool/image") !=
+  CHECK(text_of_damage(*model.record, "x").find(encrypted ? "open its LUKS header" : "rbd-nbd map pool/image") !=
         std::string::npos);
   model.seen.facts = {};
   SECTION("a repeated stage changes nothing") {

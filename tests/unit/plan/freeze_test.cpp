@@ -50,7 +50,7 @@ TEST_CASE("a freeze that the kernel refuses leaves the record, and is not thawed
 }
 
 TEST_CASE("a freeze that the kernel refused is only taken out of the record, whatever comes next") {
-  for (const Wish& wish : {kThaw, Wish(Unstaged{kPath}), Wish(Trimmed{kPath})}) {
+  for (const Wish& wish : {kThaw, Wish(Unstaged{kPath})}) {
     Model model = frozen();
     model.freezes = Model::Freezes::somebody_else;
     model.seen.freeze_refused = true;
@@ -83,7 +83,7 @@ TEST_CASE("a freeze waits neither for a helper nor for the thaw of an earlier on
 }
 
 TEST_CASE("whatever writes the filesystem, or unmounts it last, thaws it first") {
-  for (const Wish& wish : {Wish(Unstaged{kPath}), Wish(Trimmed{kPath}), Wish(staged_wish())}) {
+  for (const Wish& wish : {Wish(Unstaged{kPath}), Wish(staged_wish())}) {
     Model model = frozen();
     const auto steps = run(model, wish);
     REQUIRE(steps);
@@ -94,9 +94,16 @@ TEST_CASE("whatever writes the filesystem, or unmounts it last, thaws it first")
   }
 }
 
-TEST_CASE("a scheduled trim leaves a frozen filesystem frozen, and comes again later") {
-  const Model model = frozen();
-  CHECK(failure(model.decide(Wish(Trimmed{kPath, 0}))) == errc::unavailable);
+TEST_CASE("a trim, a rotation of its key and a move to another Ceph user leave a frozen filesystem frozen") {
+  for (const Wish& wish : {Wish(Trimmed{kPath}), Wish(Trimmed{kPath, 0}), Wish(Rekeyed{}), Wish(Authorized{})})
+    CHECK(failure(frozen().decide(wish)) == errc::unavailable);
+}
+
+TEST_CASE("a volume without a server moves to another Ceph user although its filesystem may be frozen") {
+  Model model = frozen();
+  model.seen.connected = false;
+  model.seen.link = Observation::Link::none;
+  CHECK_FALSE(failure(model.decide(Wish(Authorized{}))) == errc::unavailable);
 }
 
 TEST_CASE("a frozen filesystem without a server is thawed after the healing, which does not wait for it") {

@@ -34,10 +34,11 @@ TEST_CASE("an answer of the monitors that lacks the pool or is not understood sa
 }
 
 TEST_CASE("the text about a full pool names the pool, the cause and the remedy") {
-  CHECK(
-      text_of({"p", true}) ==
-      "pool p is full, and writes to it wait: its quota is reached. Raise the quota: see `ceph osd pool get-quota p`");
+  CHECK(text_of({"p", true}) ==
+        "pool p is full, and writes to it wait: its quota is reached. Raise it: `ceph osd pool set-quota p max_bytes "
+        "MORE`, or max_objects");
   CHECK(text_of({"p", false}) ==
         "pool p is full, and writes to it wait: OSDs of it are full. `ceph health detail` names them. Add OSDs, or "
-        "raise the full ratio while you delete images: a full pool refuses that");
+        "delete images: before that raise the full ratio, because a full pool refuses deletions "
+        "(docs/bad-days.md#full-pools-and-quotas)");
 }
