@@ -152,6 +152,34 @@ Decision give_up(const Situation& view) {
   return write(std::move(record));
 }
 
+template <class... Wishes>
+bool is_one_of(const Wish& wish) {
+  return (std::holds_alternative<Wishes>(wish) || ...);
+}
+
+/// Needs a helper that still works on the volume. Nothing: the wish goes on beside it.
+std::optional<Decision> beside_helper(const Situation& view, const Wish& wish) {
+  const std::string text = "a helper still works on volume " + view.id;
+  // A snapshot waits for nobody's helper, and the thaw behind it is repeated.
+  if (is_one_of<Frozen, Thawed>(wish)) return refuse(errc::unavailable, text + ": repeat later");
+  // Healing never waits for a helper: the helper may be waiting for the healing.
+  const bool served = by_kernel(view) || (view.seen.connected && view.seen.link == Observation::Link::serving);
+  if (served && !is_one_of<Healed, Adopted, GivenUp>(wish)) return Wait{text};
+  // That helper may still mount what would be unmounted now.
+  if (is_one_of<Unpublished, Unstaged>(wish))
+    return refuse(errc::unavailable, text + ", whose device has no server now: repeat when it is healed");
+  return std::nullopt;
+}
+
+/// Nothing: no freeze, or one that does not concern the wish.
+std::optional<Decision> beside_freeze(const Situation& view, const Wish& wish) {
+  // They are repeated, and would keep the thaw waiting, or take the client that the snapshot is made with.
+  if (is_one_of<Trimmed, Rekeyed, Authorized>(wish)) return refuse_frozen(view);
+  // They would wait for a filesystem that waits for their volume's lock.
+  if (is_one_of<Staged, Expanded>(wish)) return thaw_if_served(view);
+  return std::nullopt;
+}
+
 Decision decide(const Situation& view, const Wish& wish) {
   const auto& volume_id = view.id;
   const auto& record = view.record;
@@ -163,32 +191,12 @@ Decision decide(const Situation& view, const Wish& wish) {
   if (seen.devices.size() > 1)
     return refuse(errc::failed_precondition, std::to_string(seen.devices.size()) + " devices carry the id of volume " +
                                                  volume_id + ": disconnect the one that is not in use");
-  const bool heals = std::holds_alternative<Healed>(wish) || std::holds_alternative<Adopted>(wish) ||
-                     std::holds_alternative<GivenUp>(wish);
-  // A snapshot waits for nobody's helper, and the thaw behind it is repeated.
-  const bool freezes = std::holds_alternative<Frozen>(wish) || std::holds_alternative<Thawed>(wish);
-  if (seen.busy && freezes)
-    return refuse(errc::unavailable, "a helper still works on volume " + volume_id + ": repeat later");
-  // Healing never waits for a helper: the helper may be waiting for the healing.
-  if (seen.busy && !heals && (by_kernel(view) || (seen.connected && seen.link == Observation::Link::serving)))
-    return Wait{"a helper still works on volume " + volume_id};
-  // That helper may still mount what would be unmounted now.
-  const bool takes_down = std::holds_alternative<Unpublished>(wish) || std::holds_alternative<Unstaged>(wish);
-  if (seen.busy && takes_down)
-    return refuse(errc::unavailable, "a helper still works on volume " + volume_id +
-                                         ", whose device has no server now: repeat when it is healed");
+  if (seen.busy)
+    if (auto held_up = beside_helper(view, wish)) return *held_up;
   const bool of_earlier_boot = record && record->device.boot_id != seen.boot_id;
   // The device of that record is gone. An existing one is another program's, and the stash describes it.
   if (of_earlier_boot && seen.link == Observation::Link::none && !seen.image_open) return Step(step::DropRecord{});
-  // They are repeated, and would keep the thaw waiting, or take the client that the snapshot is made with.
-  const bool can_wait = std::holds_alternative<Trimmed>(wish) || std::holds_alternative<Rekeyed>(wish) ||
-                        std::holds_alternative<Authorized>(wish);
-  if (can_wait)
-    if (auto refused = refuse_frozen(view)) return *refused;
-  // They would wait for a filesystem that waits for their volume's lock.
-  const bool writes = std::holds_alternative<Staged>(wish) || std::holds_alternative<Expanded>(wish);
-  if (writes)
-    if (auto step = thaw_if_served(view)) return *step;
+  if (auto first = beside_freeze(view, wish)) return *first;
   if (auto step = judge_closing_client(view)) return *step;
   const auto next = Overloaded{
       [&](const Staged& wanted) { return stage(view, wanted); },
