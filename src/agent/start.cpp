@@ -168,6 +168,13 @@ result<> make_folders(const Options& options) {
   return check_tmpfs(options.runtime_dir);
 }
 
+result<> check_values(const Options& options) {
+  if (auto checked = check_labels(options); !checked) return checked;
+  if (const auto checked = filesystem_options(options); !checked) return checked.error();
+  if (const auto checked = trim_every(options); !checked) return checked.error();
+  return {};
+}
+
 void note_accepted(const Options& options, AcceptsRefused accepts) {
   if (accepts == AcceptsRefused::yes)
     log::warning("handover.accept_refused_given",
@@ -208,9 +215,7 @@ int start(const Options& options, Fd keeper) {
         {errc::invalid_argument,
          "--heal-without-proof was removed, because it applied to every volume of the node: start without it, and run "
          "`corbd heal ID --without-proof` for one volume that no other node used"});
-  if (auto checked = check_labels(options); !checked) return refuse(checked.error());
-  if (const auto checked = filesystem_options(options); !checked) return refuse(checked.error());
-  if (const auto checked = trim_every(options); !checked) return refuse(checked.error());
+  if (auto checked = check_values(options); !checked) return refuse(checked.error());
   const auto registrar = registrar_config(options);
   if (!registrar) return refuse(registrar.error());
   for (const auto& spec : options.failpoints)

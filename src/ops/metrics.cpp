@@ -88,6 +88,17 @@ void credentials(Families& into, const Snapshot& snapshot) {
                 static_cast<double>(count));
 }
 
+void trims(Families& into, const Snapshot& snapshot) {
+  per_volume(into, snapshot, "corbd_volume_trimmed_bytes_total", MetricType::Counter,
+             "Free space that the volume's filesystem gave back to the cluster.",
+             [](const auto& volume) { return static_cast<double>(volume.counts.trimmed_bytes); });
+  into.family("corbd_volume_trimmed_timestamp_seconds", MetricType::Gauge,
+              "When the volume's filesystem was last trimmed to its end, since 1970; absent: not yet.");
+  for (const auto& volume : snapshot.volumes)
+    if (const auto& at = volume.counts.trimmed_at)
+      into.sample({{"volume", volume.volume_id}}, seconds(at->time_since_epoch()));
+}
+
 void volumes(Families& into, const Snapshot& snapshot) {
   into.family("corbd_volume_state", MetricType::Gauge, "1 for the state that the volume is in, 0 for the others.");
   for (const auto& volume : snapshot.volumes)
@@ -127,14 +138,7 @@ void volumes(Families& into, const Snapshot& snapshot) {
   per_volume(into, snapshot, "corbd_volume_longest_freeze_seconds", MetricType::Gauge,
              "Longest time from a snapshot's request to the thaw. Writers wait for a part of it.",
              [](const auto& volume) { return seconds(volume.counts.freezes.longest); });
-  per_volume(into, snapshot, "corbd_volume_trimmed_bytes_total", MetricType::Counter,
-             "Free space that the volume's filesystem gave back to the cluster.",
-             [](const auto& volume) { return static_cast<double>(volume.counts.trimmed_bytes); });
-  into.family("corbd_volume_trimmed_timestamp_seconds", MetricType::Gauge,
-              "When the volume's filesystem was last trimmed to its end, since 1970; absent: not yet.");
-  for (const auto& volume : snapshot.volumes)
-    if (const auto& at = volume.counts.trimmed_at)
-      into.sample({{"volume", volume.volume_id}}, seconds(at->time_since_epoch()));
+  trims(into, snapshot);
   into.family("corbd_volume_io_limit", MetricType::Gauge,
               "Limit of a pod's cgroup for the volume, a second: in requests (iops) or bytes (bps).");
   for (const auto& volume : snapshot.volumes)

@@ -65,6 +65,15 @@ bool is_opened_otherwise(const Situation& view, const device::UpperDevice& mappi
          std::ranges::none_of(view.seen.mounts, [&](const auto& mount) { return shows(mount, device, view.id); });
 }
 
+std::optional<Decision> refuse_integrity(const Situation& view, const Staged& wish) {
+  // dm-integrity keeps tags in memory, and would not see another node's writes.
+  if (view.record->use.shared) return refuse(error_of(not_served::kIntegrityForMany, image_of(view)));
+  if (wish.luks.discard)
+    return refuse(errc::failed_precondition,
+                  image_of(view) + " has integrityMode, which cannot discard: leave out encryptionDiscard");
+  return std::nullopt;
+}
+
 }  // namespace
 
 const device::UpperDevice* luks_mapping(const Situation& view) {
@@ -98,12 +107,8 @@ std::optional<Decision> open_mapping(const Situation& view, const Staged& wish) 
         error_of(not_served::kUnencrypted, image_of(view),
                  (found.type.empty() ? "" : " (" + found.type + ")") + ": it is neither opened nor formatted"));
   if (facts.luks->key_slots.empty()) return finish_header(view, wish);
-  // dm-integrity keeps tags in memory, and would not see another node's writes.
-  if (facts.luks->integrity && view.record->use.shared)
-    return refuse(error_of(not_served::kIntegrityForMany, image_of(view)));
-  if (facts.luks->integrity && wish.luks.discard)
-    return refuse(errc::failed_precondition,
-                  image_of(view) + " has integrityMode, which cannot discard: leave out encryptionDiscard");
+  if (facts.luks->integrity)
+    if (auto refused = refuse_integrity(view, wish)) return *refused;
   if (state != kEncrypted && !writes_nothing(view, as_served(*view.record, wish)) && !is_noted_later(view))
     return Step(step::LuksNote{});
   return Step(step::LuksOpen{});

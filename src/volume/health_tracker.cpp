@@ -51,7 +51,7 @@ void HealthTracker::note_outcome(Volume& volume, const Wish& wish, const result<
   if (!outcome && std::holds_alternative<Published>(wish)) tell_read_only(volume);
   if (const auto* staged = std::get_if<Staged>(&wish); staged != nullptr && outcome)
     tell_of_next_stage(volume, *staged);
-  if (std::holds_alternative<Staged>(wish) && !volume.facts.damage.empty()) tell_of_damage(volume, outcome);
+  tell_of_damage(volume, wish, outcome);
   const bool lost = volume.history.last_error && volume.history.last_error->code == errc::lost;
   if (!lost) volume.history.lost_since.reset();
   if (lost && !volume.history.lost_since) volume.history.lost_since = clock_.now();
@@ -80,9 +80,9 @@ void HealthTracker::tell_of_next_stage(Volume& volume, const Staged& wish) const
                          ": that comes with the next stage, once all its pods on this node have ended."});
 }
 
-/// Reports damage that a check before a mount has found. Without a record the stage was undone, and its error says all.
-void HealthTracker::tell_of_damage(const Volume& volume, const result<>& outcome) const {
-  if (outcome && !volume.record) return;
+/// Reports damage that a stage's check has found. Without a record the stage was undone, and its error says all.
+void HealthTracker::tell_of_damage(const Volume& volume, const Wish& wish, const result<>& outcome) const {
+  if (!std::holds_alternative<Staged>(wish) || volume.facts.damage.empty() || (outcome && !volume.record)) return;
   const std::string text = outcome ? text_of_damage(*volume.record, volume.facts.damage) : outcome.error().text;
   log::warning("filesystem.damaged", {{"volume", volume.id}, {"cause", text}});
   notify(volume.id, {"FilesystemDamaged", true, text});

@@ -22,7 +22,7 @@ class HealthTracker {
  private:
   void tell_who_uses_it(Volume& volume) const;
   void tell_read_only(const Volume& volume) const;
-  void tell_of_damage(const Volume& volume, const result<>& outcome) const;
+  void tell_of_damage(const Volume& volume, const Wish& wish, const result<>& outcome) const;
   void tell_of_next_stage(Volume& volume, const Staged& wish) const;
   Clock& clock_;
   const Ports& ports_;
