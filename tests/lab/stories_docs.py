@@ -268,7 +268,8 @@ def needs_cluster(lab):
 
 def forget(server):
     """What a story that failed has left: the next one's node would run it."""
-    for path in ("/apis/apps/v1/namespaces/default/deployments", "/apis/apps/v1/namespaces/ceph-csi/daemonsets",
+    # Nobody collects a Deployment's ReplicaSet, which would make its pod again.
+    for path in ("/apis/apps/v1/namespaces/default/deployments", "/apis/apps/v1/namespaces/default/replicasets", "/apis/apps/v1/namespaces/ceph-csi/daemonsets",
                  "/api/v1/namespaces/default/pods?gracePeriodSeconds=0", "/api/v1/namespaces/ceph-csi/pods?gracePeriodSeconds=0", ATTACHMENTS):
         server.delete(path)
 
