@@ -78,7 +78,7 @@ class Filesystems {
                               Until until) = 0;
   /// Looks for damage and repairs nothing. Empty: it found none. Otherwise the checker's words. A journal with changes
   /// is replayed first, as a mount would do, unless the filesystem is marked as damaged. xfs and btrfs have no such
-  /// check.
+  /// check. failed_precondition: the checker is missing, or could not work.
   virtual task<result<std::string>> check(std::string device, std::string fstype, HelperOwner owner, Until until) = 0;
   /// Returns the size of an ext2, ext3, ext4, xfs or btrfs that is mounted at `target`; unimplemented for others.
   virtual task<result<Extent>> extent(std::string device, std::string fstype, std::string target, HelperOwner owner,

@@ -31,7 +31,7 @@ struct Freezes {
   std::uint32_t made = 0;     ///< the snapshotter was told that the filesystem stands still
   std::uint32_t refused = 0;  ///< it was told that it does not, which fails the snapshot
   std::uint32_t broken = 0;   ///< thawed before the snapshot was made: that one may need a journal replay
-  duration longest{};         ///< for which writers waited
+  duration longest{};         ///< from a request to the thaw; writers waited for a part of it
 };
 
 /// Events of a volume since the agent's start, for metrics and people.
