@@ -5,9 +5,7 @@ endif()
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # What ccache asks for before it keeps what was compiled with a precompiled header. DEPEND: the headers are those that the compiler names,
-  # and not those of a preprocessing for ccache alone, which parses what the precompiled header spares.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1 ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_SOURCE_DIR}/cmake/compile ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR} ${CCACHE})
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -fno-pch-timestamp>")
   set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
 endif()

@@ -25,18 +25,12 @@ target_compile_options(corbd_proto PRIVATE -g0)
 if(CORBD_BATCH)
   target_compile_options(corbd_proto PRIVATE -O1)
   # Two compilations, messages and services; their headers cost more than they do. Each generated file hides tables of the same two names.
-  set_target_properties(corbd_proto PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP UNITY_BUILD_UNIQUE_ID CORBD_FILE
-    UNITY_BUILD_CODE_BEFORE_INCLUDE "#define CORBD_JOIN_(a, b) a##b
-#define CORBD_JOIN(a, b) CORBD_JOIN_(a, b)
-#define schemas CORBD_JOIN(schemas_, CORBD_FILE)
-#define file_default_instances CORBD_JOIN(file_default_instances_, CORBD_FILE)"
-    UNITY_BUILD_CODE_AFTER_INCLUDE "#undef CORBD_JOIN_
-#undef CORBD_JOIN
-#undef schemas
-#undef file_default_instances")
-  foreach(file ${generated})
-    string(REGEX MATCH "grpc\\.pb\\.cc$" service ${file})
-    set_source_files_properties(${file} PROPERTIES UNITY_GROUP "proto${service}")
+  set(services ${generated})
+  list(FILTER services INCLUDE REGEX "grpc\\.pb\\.cc$")
+  set(messages ${generated})
+  list(REMOVE_ITEM messages ${services})
+  foreach(batch messages services)
+    corbd_one_batch(corbd_proto ${batch} FILES ${${batch}} HIDE schemas file_default_instances)
   endforeach()
 endif()
 add_library(corbd_proto_for_tests STATIC EXCLUDE_FROM_ALL ${generated_for_tests})

@@ -1,10 +1,8 @@
 # The house: corbd_room() declares a room, the rooms it may use, the libraries it needs and the files that are never part of a batch. The table
-# becomes a module map with which clang refuses an #include of any other room's header (-fmodules-decluse). VALUES are headers without tasks,
-# threads and ports, values.hpp unless others are named. A PURE room may use the values of other rooms and all of pure ones, nothing else.
+# becomes a module map with which clang refuses an #include of any other room's header (-fmodules-decluse). Its paths are relative to its folder: it is
+# the same in each checkout (cmake/compile). VALUES are headers without tasks, threads and ports, values.hpp unless others are named. A PURE room may use
+# the values of other rooms and all of pure ones, nothing else.
 set(CORBD_ROOM_MAP ${CMAKE_BINARY_DIR}/rooms.modulemap)
-
-# Up to so many files of a room are one compilation: headers, templates and inline functions cost once, not once a file. 0: each file alone.
-set(CORBD_BATCH 0 CACHE STRING "Files of a room that are compiled at once")
 
 function(corbd_room name)
   cmake_parse_arguments(ROOM "PURE" "" "USES;LIBS;ALONE;VALUES" ${ARGN})
@@ -31,6 +29,7 @@ function(corbd_room name)
   set(values "module corbd_${name}_values {\n")
   foreach(header ${headers})
     get_filename_component(stem ${header} NAME_WE)
+    file(RELATIVE_PATH header ${CMAKE_BINARY_DIR} ${header})
     if(stem IN_LIST ROOM_VALUES)
       string(APPEND values "  textual header \"${header}\"\n")
     else()
@@ -39,6 +38,7 @@ function(corbd_room name)
   endforeach()
   # A file that is compiled in a batch is an included one: the fence has to know whose it is.
   foreach(source ${sources})
+    file(RELATIVE_PATH source ${CMAKE_BINARY_DIR} ${source})
     string(APPEND map "  textual header \"${source}\"\n")
   endforeach()
   string(APPEND map "}\n${values}}\n")
@@ -55,11 +55,7 @@ function(corbd_room name)
     else()
       target_precompile_headers(corbd_${name} REUSE_FROM corbd_core)
     endif()
-    if(CORBD_BATCH)
-      set_target_properties(corbd_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${CORBD_BATCH})
-      list(TRANSFORM ROOM_ALONE REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/${name}/\\1.cpp")
-      set_source_files_properties(${ROOM_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-    endif()
+    corbd_batch(corbd_${name} ALONE ${ROOM_ALONE})
     target_include_directories(corbd_${name} PRIVATE ${CMAKE_SOURCE_DIR}/src/${name} ${CMAKE_BINARY_DIR}/generated)
   else()
     add_library(corbd_${name} INTERFACE)
@@ -69,8 +65,8 @@ function(corbd_room name)
   target_link_libraries(corbd_${name} ${scope} corbd_flags ${used_targets} ${ROOM_LIBS})
 endfunction()
 
-# Writes the module map and fences every room with it. ccache does not look into the map: the hash of its rules goes on the command line. Not of the
-# headers' names: each new header would have everything compiled anew, and a file that includes it is compiled for that already.
+# Writes the module map and fences every room with it. The hash of its rules goes on the command line, for a ccache that does not look into the map
+# (cmake/compile): for the name of a new header nothing has to be compiled anew, and a file that includes it is compiled for that already.
 function(corbd_fence_rooms)
   get_property(text GLOBAL PROPERTY CORBD_MAP_TEXT)
   file(CONFIGURE OUTPUT ${CORBD_ROOM_MAP} CONTENT "${text}" @ONLY)
@@ -80,7 +76,7 @@ function(corbd_fence_rooms)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     foreach(target ${fenced})
       target_compile_options(${target} PRIVATE
-        -fmodule-map-file=${CORBD_ROOM_MAP} -fmodules-decluse -fmodule-name=${target} -DCORBD_ROOM_MAP_HASH=${hash})
+        -fmodule-map-file=rooms.modulemap -fmodules-decluse -fmodule-name=${target} -DCORBD_ROOM_MAP_HASH=${hash})
     endforeach()
   endif()
   get_property(rooms GLOBAL PROPERTY CORBD_ROOMS)

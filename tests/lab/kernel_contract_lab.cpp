@@ -17,6 +17,7 @@
 #include "support/catch.hpp"
 #include "support/folder.hpp"
 #include "support/memory_image.hpp"
+#include "support/places.hpp"
 
 using namespace corbd;
 using namespace std::chrono_literals;
@@ -25,7 +26,7 @@ namespace {
 
 HelperPool::Config helper_config() {
   HelperPool::Config config;
-  config.program = CORBD;
+  config.program = test::corbd_program();
   return config;
 }
 
@@ -129,7 +130,7 @@ class RealKernel final : public test::ContractKernel {
   std::unique_ptr<Clock> clock_ = make_real_clock(control_.get_executor());
   HelperPool helpers_{control_.get_executor(), *clock_, helper_config()};
   std::unique_ptr<device::Devices> devices_ =
-      nbd::make_devices(control_.get_executor(), *clock_, {.helper = {.program = CORBD}});
+      nbd::make_devices(control_.get_executor(), *clock_, {.helper = {.program = test::corbd_program()}});
   std::unique_ptr<host::Mounts> mounts_ = host::make_mounts(helpers_);
   std::unique_ptr<host::Filesystems> filesystems_ = host::make_filesystems(helpers_);
   std::unique_ptr<host::Luks> luks_ = host::make_luks(helpers_);

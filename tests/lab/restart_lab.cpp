@@ -10,6 +10,7 @@
 
 #include "corbd/plan/record.hpp"
 #include "kernel_ends.hpp"
+#include "support/places.hpp"
 
 using namespace corbd;
 using namespace corbd::lab;
@@ -38,7 +39,7 @@ T median_of(std::vector<T> all) {
 class Process {
  public:
   Process(const std::string& dir, const std::vector<std::string>& flags) : log_(dir + "/agent.log") {
-    std::vector<std::string> words{CORBD,
+    std::vector<std::string> words{test::corbd_program(),
                                    "run",
                                    "--nodeid",
                                    "lab",

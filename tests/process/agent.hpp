@@ -19,6 +19,7 @@
 #include "corbd/core/file.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
+#include "support/places.hpp"
 
 namespace corbd::test {
 
@@ -61,7 +62,7 @@ class Agent {
   using Options = AgentOptions;
   explicit Agent(const Ground& ground, const Options& options = {})
       : ground_(ground), socket_(ground.at(options.socket)) {
-    std::vector<std::string> words{CORBD,           "run",
+    std::vector<std::string> words{corbd_program(), "run",
                                    "--nodeid",      "node-1",
                                    "--endpoint",    "unix://" + socket_,
                                    "--drivername",  "rbd.csi.ceph.com",
@@ -78,7 +79,7 @@ class Agent {
     if (pid_ != 0) return;
     ::dup2(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600), STDERR_FILENO);
     if (options.prepare) options.prepare();
-    ::execv(CORBD, argv.data());
+    ::execv(corbd_program().c_str(), argv.data());
     ::_exit(126);
   }
   ~Agent() {
@@ -93,7 +94,7 @@ class Agent {
   std::string log() const { return ground_.read("log"); }
   /// What `corbd csi probe` prints.
   std::string probe() const {
-    const std::string command = std::string(CORBD) + " csi probe --timeout 5 --endpoint unix://" + socket_ + " 2>&1";
+    const std::string command = corbd_program() + " csi probe --timeout 5 --endpoint unix://" + socket_ + " 2>&1";
     FILE* pipe = ::popen(command.c_str(), "r");
     std::string said;
     for (int byte = ::fgetc(pipe); byte != EOF; byte = ::fgetc(pipe)) said.push_back(static_cast<char>(byte));

@@ -7,6 +7,7 @@
 
 #include "csiaddons/fence.grpc.pb.h"
 #include "csiaddons/identity.grpc.pb.h"
+#include "support/places.hpp"
 
 using namespace corbd;
 using namespace std::chrono_literals;
@@ -20,7 +21,7 @@ class CephCsi {
  public:
   CephCsi(const Ground& ground, std::vector<std::string> words) : log_(ground.at("log")) {
     const std::string program = ground.at("cephcsi");
-    if (!fs::exists(program)) fs::create_symlink(CORBD, program);
+    if (!fs::exists(program)) fs::create_symlink(test::corbd_program(), program);
     words.insert(words.begin(), program);
     std::vector<char*> argv;
     for (auto& word : words) argv.push_back(word.data());
@@ -69,7 +70,7 @@ bool within_a_minute(const std::function<bool()>& true_now) {
 bool answers(const std::string& socket) {
   return within_a_minute([&] {
     return fs::exists(socket) &&
-           said_by(std::string(CORBD) + " csi probe --timeout 5 --endpoint unix://" + socket + " 2>&1")
+           said_by(test::corbd_program() + " csi probe --timeout 5 --endpoint unix://" + socket + " 2>&1")
                    .find("\"OK\"") != std::string::npos;
   });
 }

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "agent.hpp"
+#include "support/places.hpp"
 
 using namespace corbd;
 using test::Ground;
@@ -49,7 +50,7 @@ class Host {
     put("/proc/1/mountinfo", mounts);
   }
   Said doctor(const std::string& words) const {
-    return said_by(std::string("env -u KUBERNETES_SERVICE_HOST -u KUBERNETES_CONFIG_PATH ") + CORBD +
+    return said_by(std::string("env -u KUBERNETES_SERVICE_HOST -u KUBERNETES_CONFIG_PATH ") + test::corbd_program() +
                    " doctor --root " + root() + " --state-dir /state --config-dir " + ground_.at("config") +
                    " --runtime-dir " + ground_.at("runtime") + " " + words);
   }
@@ -111,7 +112,7 @@ TEST_CASE("the doctor tries mkfs with the --mkfs-options of the agent that runs"
   options.more = {"--mkfs-options", "xfs:-i nrext64=1"};
   const test::Agent agent(ground, options);
   REQUIRE(agent.answers());
-  const auto said = said_by(std::string(CORBD) + " doctor -o json --kubelet-dir " + ground.at("kubelet") +
+  const auto said = said_by(test::corbd_program() + " doctor -o json --kubelet-dir " + ground.at("kubelet") +
                             " --state-dir " + ground.at("state") + " --runtime-dir " + ground.at("runtime") +
                             " --config-dir " + ground.at("config") + " --endpoint unix://" + ground.at("csi.sock"));
   CHECK_THAT(said.out, ContainsSubstring("mkfs.xfs with --mkfs-options -i nrext64=1 makes nrext64 (Linux 5.19)"));

@@ -11,6 +11,7 @@
 
 #include "agent.hpp"
 #include "corbd/core/process.hpp"
+#include "support/places.hpp"
 
 using namespace corbd;
 using namespace std::chrono_literals;
@@ -29,7 +30,7 @@ Agent::Options handed_over(const std::string& pod = {}, bool kept = false) {
 
 /// The exit code of a command of corbd about the ground's agent.
 int says(const Ground& ground, const std::string& command) {
-  const std::string line = std::string(CORBD) + " " + command + " --runtime-dir " + ground.at("runtime") + " >>" +
+  const std::string line = test::corbd_program() + " " + command + " --runtime-dir " + ground.at("runtime") + " >>" +
                            ground.at("said") + " 2>&1";
   const int status = std::system(line.c_str());
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;

@@ -10,6 +10,7 @@
 #include "corbd/core/process.hpp"
 #include "corbd/volume/record_store.hpp"
 #include "support/loop.hpp"
+#include "support/places.hpp"
 #include "support/sample_record.hpp"
 
 using namespace corbd;
@@ -96,7 +97,8 @@ class Top {
     pid_ = ::fork();
     if (pid_ != 0) return;
     for (const int fd : {0, 1, 2}) ::dup2(terminal_.get(), fd);
-    ::execl(CORBD, CORBD, "top", "--interval", "1", "--runtime-dir", runtime_.c_str(), nullptr);
+    ::execl(test::corbd_program().c_str(), "corbd", "top", "--interval", "1", "--runtime-dir", runtime_.c_str(),
+            nullptr);
     ::_exit(126);
   }
   pid_t pid() const { return pid_; }
@@ -145,9 +147,9 @@ TEST_CASE("a real Prometheus takes the metrics, the dashboard's queries show dat
   const Agent agent(ground, options);
   REQUIRE(agent.answers());
   // A call that ended, for the panels of calls.
-  run(std::string(CORBD) + " csi unstage --endpoint unix://" + ground.at("csi.sock") +
+  run(test::corbd_program() + " csi unstage --endpoint unix://" + ground.at("csi.sock") +
       " --volume-id other --staging-path " + ground.at("kubelet") + "/plugins/other");
-  const auto told = run(CORBD_TESTS "/process/prometheus " + port);
+  const auto told = run(test::tests_folder() + "/process/prometheus " + port);
   INFO(told.said);
   INFO(agent.log());
   // A CI without Prometheus would pass without having looked.

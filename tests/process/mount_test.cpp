@@ -10,6 +10,7 @@
 
 #include "agent.hpp"
 #include "support/helpers.hpp"
+#include "support/places.hpp"
 #include "unit/host/ground.hpp"
 #include "unit/manager/scripted_plugin.hpp"
 
@@ -41,7 +42,7 @@ class Host {
   const Ground& ground() const { return ground_; }
 
   pid_t start(std::vector<std::string> words) const {
-    words.insert(words.begin(), CORBD);
+    words.insert(words.begin(), corbd_program());
     for (const auto& [option, value] : std::vector<std::pair<std::string, std::string>>{
              {"--root", at("root")}, {"--runtime-dir", at("runtime")}, {"--endpoint", "unix://" + at("csi.sock")}}) {
       words.push_back(option);
@@ -55,7 +56,7 @@ class Host {
     if (pid != 0) return pid;
     ::dup2(::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
     ::dup2(::open(problems.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
-    ::execv(CORBD, argv.data());
+    ::execv(corbd_program().c_str(), argv.data());
     ::_exit(126);
   }
   Said end(pid_t pid) const {
@@ -65,7 +66,7 @@ class Host {
   }
   Said run(std::vector<std::string> words) const { return end(start(std::move(words))); }
   std::string help(const std::string& command) const {
-    const std::string line = std::string(CORBD) + " " + command + " --help > " + at("help");
+    const std::string line = corbd_program() + " " + command + " --help > " + at("help");
     REQUIRE(std::system(line.c_str()) == 0);
     return ground_.read("help");
   }
@@ -343,7 +344,7 @@ TEST_CASE(
 TEST_CASE("the systemd units use only options that the program has") {
   const Host host;
   int found = 0;
-  for (const auto& entry : fs::directory_iterator(fs::path(CORBD_TESTS).parent_path() / "deploy/systemd")) {
+  for (const auto& entry : fs::directory_iterator(fs::path(tests_folder()).parent_path() / "deploy/systemd")) {
     std::ifstream unit(entry.path());
     for (std::string line; std::getline(unit, line);) {
       const std::string program = "=/usr/bin/corbd ";

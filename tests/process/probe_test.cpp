@@ -3,6 +3,7 @@
 
 #include "agent.hpp"
 #include "corbd/core/process.hpp"
+#include "support/places.hpp"
 
 using namespace corbd;
 using namespace std::chrono_literals;
@@ -35,7 +36,7 @@ Ended run(const std::vector<std::string>& words, const std::string& said) {
 
 int probes(const Ground& ground, const std::string& what, const std::string& pod,
            const std::vector<std::string>& more = {}) {
-  std::vector<std::string> words{CORBD_PROBE, what, "--runtime-dir", ground.at("runtime"), "--pod", pod};
+  std::vector<std::string> words{test::probe_program(), what, "--runtime-dir", ground.at("runtime"), "--pod", pod};
   words.insert(words.end(), more.begin(), more.end());
   return run(words, ground.at("said")).code;
 }
@@ -160,8 +161,8 @@ TEST_CASE("a probe that waits has said why before it is killed") {
   const pid_t probe = ::fork();
   if (probe == 0) {
     ::dup2(::open(ground.at("said").c_str(), O_WRONLY | O_TRUNC), STDERR_FILENO);
-    ::execl(CORBD_PROBE, CORBD_PROBE, "ready", "--runtime-dir", ground.at("runtime").c_str(), "--pod", "pod-1",
-            "--wait", "600", nullptr);
+    ::execl(test::probe_program().c_str(), "corbd-probe", "ready", "--runtime-dir", ground.at("runtime").c_str(),
+            "--pod", "pod-1", "--wait", "600", nullptr);
     ::_exit(126);
   }
   CHECK(eventually([&] { return ground.read("said").find("no agent of this pod runs") != std::string::npos; }));
@@ -176,7 +177,8 @@ TEST_CASE("a pod is ready as /readyz says, with its reasons") {
   // "corbd alive: <component>: <text>", one line each; nothing where the agent is ready.
   const auto same = [&] {
     const int asked =
-        run({CORBD, "alive", "--ready", "--pod", "pod-1", "--runtime-dir", ground.at("runtime")}, ground.at("answer"))
+        run({test::corbd_program(), "alive", "--ready", "--pod", "pod-1", "--runtime-dir", ground.at("runtime")},
+            ground.at("answer"))
             .code;
     const std::string answer = ground.read("answer");
     const auto begin = answer.find(": ");
@@ -193,9 +195,9 @@ TEST_CASE("a probe needs at most a tenth of the processor time of the command th
   REQUIRE(agent.answers());
   long probe = 0, command = 0;
   for (int times = 0; times < 5; ++times) {
-    const auto one =
-        run({CORBD_PROBE, "alive", "--pod", "pod-1", "--runtime-dir", ground.at("runtime")}, ground.at("said"));
-    const auto other = run({CORBD, "alive", "--runtime-dir", ground.at("runtime")}, ground.at("said"));
+    const auto one = run({test::probe_program(), "alive", "--pod", "pod-1", "--runtime-dir", ground.at("runtime")},
+                         ground.at("said"));
+    const auto other = run({test::corbd_program(), "alive", "--runtime-dir", ground.at("runtime")}, ground.at("said"));
     CHECK(one.code == 0);
     CHECK(other.code == 0);
     probe += one.cpu_us;

@@ -9,6 +9,7 @@
 
 #include "agent.hpp"
 #include "pluginregistration/registration.grpc.pb.h"
+#include "support/places.hpp"
 
 using namespace corbd;
 using namespace std::chrono_literals;
@@ -25,7 +26,8 @@ struct Ended {
 
 /// A command that finds the agent by its variable. What it says on stderr is behind what it says on stdout.
 Ended corbd_says(const Ground& ground, const std::string& words) {
-  const std::string command = "CORBD_RUNTIME_DIR=" + ground.at("runtime") + " " + CORBD + " " + words + " 2>&1";
+  const std::string command =
+      "CORBD_RUNTIME_DIR=" + ground.at("runtime") + " " + test::corbd_program() + " " + words + " 2>&1";
   FILE* pipe = ::popen(command.c_str(), "r");
   Ended ended;
   for (int byte = ::fgetc(pipe); byte != EOF; byte = ::fgetc(pipe)) ended.out.push_back(static_cast<char>(byte));

@@ -11,6 +11,7 @@
 
 #include "../../src/csi/requests.hpp"
 #include "scene.hpp"
+#include "support/places.hpp"
 #include "support/world/pair.hpp"
 
 using namespace corbd;
@@ -110,7 +111,7 @@ Record read_record(const std::filesystem::path& path) {
 
 std::vector<Record> read_records() {
   std::vector<Record> records;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(CORBD_TESTS "/kubelet"))
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(test::tests_folder() + "/kubelet"))
     if (entry.path().extension() == ".jsonl") records.push_back(read_record(entry.path()));
   std::ranges::sort(records, {}, &Record::name);
   return records;

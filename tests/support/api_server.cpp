@@ -1,4 +1,5 @@
 #include "support/api_server.hpp"
+#include "support/places.hpp"
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/io_context.hpp>
@@ -211,8 +212,6 @@ std::vector<ApiServer::Request> ApiServer::requests() const {
   return impl_->all;
 }
 
-std::string pki(const std::string& name) {
-  return read_file(std::string(CORBD_TESTS) + "/support/pki/" + name, 1 << 20).value();
-}
+std::string pki(const std::string& name) { return read_file(tests_folder() + "/support/pki/" + name, 1 << 20).value(); }
 
 }  // namespace corbd::test

@@ -5,6 +5,7 @@
 #include <boost/json/serialize.hpp>
 
 #include "pool.hpp"
+#include "support/places.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
@@ -110,12 +111,12 @@ TEST_CASE("a tool that outlives its helper still holds the busy file", "[failure
 TEST_CASE("a killed agent's helper finishes its work under the busy file, then ends", "[rule:7]") {
   Folder folder;
   const std::string busy_file = folder.path() + "/a.busy", gate = folder.path() + "/a";
-  std::vector<std::string> words{HELPER_CHILD, "agent", busy_file, gate};
+  std::vector<std::string> words{helper_child_program(), "agent", busy_file, gate};
   std::vector<char*> argv;
   for (auto& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   pid_t agent = 0;
-  REQUIRE(::posix_spawn(&agent, HELPER_CHILD, nullptr, nullptr, argv.data(), environ) == 0);
+  REQUIRE(::posix_spawn(&agent, helper_child_program().c_str(), nullptr, nullptr, argv.data(), environ) == 0);
   const bool started = eventually([&] { return std::filesystem::exists(gate + ".started"); });
   ::kill(agent, SIGKILL);
   ::waitpid(agent, nullptr, 0);
@@ -159,7 +160,7 @@ TEST_CASE("a hanging cluster's work does not hold up another cluster's", "[rule:
 TEST_CASE("at most the allowed number of helpers hang for one cluster; further calls fail at once") {
   Loop loop;
   Folder folder;
-  auto config = helper_child(HELPER_CHILD, 2);
+  auto config = helper_child(helper_child_program(), 2);
   config.max_stuck = 3;
   HelperPool pool(loop.control(), loop.clock, config);
   const auto ask = [&](json::object body, const std::string& whose) {

@@ -6,6 +6,7 @@
 
 #include "corbd/core/helper_call.hpp"
 #include "pool.hpp"
+#include "support/places.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
@@ -144,7 +145,7 @@ TEST_CASE("idle helpers end with their pool") {
 TEST_CASE("destroying the pool cancels the calls under way") {
   Loop loop;
   Folder folder;
-  auto pool = std::make_unique<HelperPool>(loop.control(), loop.clock, helper_child(HELPER_CHILD));
+  auto pool = std::make_unique<HelperPool>(loop.control(), loop.clock, helper_child(helper_child_program()));
   HelperRequest request;
   request.what = "hold";
   request.body = {{"op", "test_hold"}, {"started", folder.path() + "/started"}, {"gate", folder.path() + "/gate"}};
@@ -177,7 +178,7 @@ TEST_CASE("a helper ignores the signals that stop a group") {
 TEST_CASE("a thread that may block starts a helper of its own, which ends after the call") {
   HelperRequest request;
   request.what = "work on a";
-  const HelperProgram program{HELPER_CHILD, {"helper"}};
+  const HelperProgram program{helper_child_program(), {"helper"}};
   request.body = {{"op", "test_echo"}, {"value", 7}};
   const auto reply = call_helper(request, program);
   REQUIRE(reply);

@@ -12,6 +12,7 @@
 #include "corbd/core/helper_pool.hpp"
 #include "support/folder.hpp"
 #include "support/helpers.hpp"
+#include "support/places.hpp"
 
 namespace corbd::test {
 
@@ -20,7 +21,7 @@ using Reply = result<json::object>;
 
 struct Pool {
   explicit Pool(std::size_t max_helpers = 4)
-      : pool(loop.control(), loop.clock, helper_child(HELPER_CHILD, max_helpers)) {}
+      : pool(loop.control(), loop.clock, helper_child(helper_child_program(), max_helpers)) {}
 
   Started<Reply> start(json::object body, std::string busy_file = "", Until until = {}, std::string whose = "") {
     HelperRequest request;

@@ -4,6 +4,7 @@
 #include "inputs.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
+#include "support/places.hpp"
 #include "unit/host/ground.hpp"
 
 using namespace corbd;
@@ -11,7 +12,7 @@ using namespace corbd::doctor;
 
 namespace {
 
-const HelperProgram kHelper{HELPER_CHILD, {"helper"}};
+const HelperProgram kHelper{test::helper_child_program(), {"helper"}};
 
 device::Seen device_of(device::Kind kind, std::uint32_t index, const std::string& backend) {
   device::Seen seen;

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "support/catch.hpp"
+#include "support/places.hpp"
 
 namespace corbd::test {
 using namespace handover;
@@ -37,7 +38,7 @@ TEST_CASE("the messages of a handover are these, byte for byte, in version 2 of 
 
 // Printed by 0.1.0's pack() and pack_answer(). The file never changes (docs/compatibility.md).
 TEST_CASE("every message of 0.1.0 is understood, and an agent of today is asked and answered in its words") {
-  std::ifstream golden(std::string(CORBD_TESTS) + "/unit/handover/golden/messages-0.1.0.jsonl");
+  std::ifstream golden(tests_folder() + "/unit/handover/golden/messages-0.1.0.jsonl");
   std::string line;
   REQUIRE(std::getline(golden, line));
   const auto hello = unpack_hello(line);

@@ -8,6 +8,7 @@
 #include "operations.hpp"
 #include "ops.hpp"
 #include "support/helpers.hpp"
+#include "support/places.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
@@ -22,7 +23,7 @@ struct Ports {
   }
   Folder folder;
   Loop loop;
-  HelperPool pool{loop.control(), loop.clock, helper_child(HELPER_CHILD)};
+  HelperPool pool{loop.control(), loop.clock, helper_child(helper_child_program())};
   std::unique_ptr<host::Mounts> mounts = host::make_mounts(pool);
   std::unique_ptr<host::Filesystems> filesystems = host::make_filesystems(pool);
   std::string busy_file = folder.path() + "/a.busy";
@@ -54,7 +55,7 @@ TEST_CASE("probe, mkfs and fsck go through a helper") {
 TEST_CASE("a helper tells what the filesystem of a device asks of a kernel") {
   Folder folder;
   const std::string image = make_image(folder.path() + "/image");
-  const HelperProgram helper{HELPER_CHILD, {"helper"}};
+  const HelperProgram helper{helper_child_program(), {"helper"}};
   CHECK(host::kernel_needs(image, helper)->fstype.empty());
   REQUIRE(host::ops::mkfs(image, "ext4", "-q -O ^metadata_csum"));
   overwrite(image, 1024 + 0x64 + 2, std::string("\x01", 1));

@@ -14,6 +14,7 @@
 #include "corbd/keeper/keeper.hpp"
 #include "support/catch.hpp"
 #include "support/eventually.hpp"
+#include "support/places.hpp"
 #include "wire.hpp"
 
 namespace corbd::test {
@@ -139,7 +140,7 @@ using Messages = std::vector<std::pair<keeper::KeeperMessage, std::string>>;
 /// The file has what tell() sent on a socket, in hexadecimal (little-endian processors), and never changes: another
 /// form is another kProtocol (docs/compatibility.md).
 void check_golden(const std::string& file, const Messages& all) {
-  std::ifstream golden(std::string(CORBD_TESTS) + "/unit/keeper/golden/" + file);
+  std::ifstream golden(tests_folder() + "/unit/keeper/golden/" + file);
   for (const auto& [note, backend] : all) {
     Line line;
     REQUIRE(keeper::tell(line.ours.get(), note, backend, {}));

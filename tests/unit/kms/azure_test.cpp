@@ -9,6 +9,7 @@
 #include "corbd/core/base64.hpp"
 #include "corbd/core/file.hpp"
 #include "corbd/core/text.hpp"
+#include "support/places.hpp"
 
 using namespace corbd;
 using namespace corbd::kms;
@@ -20,9 +21,7 @@ namespace json = boost::json;
 
 const Secret kKey("w6XnDvKk3bO0u9pWm2Jq1rT5yZs=");
 
-std::string pki(const std::string& name) {
-  return read_file(std::string(CORBD_TESTS) + "/support/pki/" + name, 1 << 20).value();
-}
+std::string pki(const std::string& name) { return read_file(tests_folder() + "/support/pki/" + name, 1 << 20).value(); }
 
 std::string from_base64url(std::string_view text) {
   std::string padded(text);

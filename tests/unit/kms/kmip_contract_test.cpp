@@ -7,6 +7,7 @@
 #include "kmip.hpp"
 #include "support/busy_pool.hpp"
 #include "support/helpers.hpp"
+#include "support/places.hpp"
 #include "transport.hpp"
 #include "wrapped_key.hpp"
 
@@ -22,7 +23,7 @@ std::string from_environment(const char* name) {
 }
 
 std::string of_pki(const std::string& file) {
-  std::ifstream from(CORBD_TESTS "/support/pki/" + file);
+  std::ifstream from(tests_folder() + "/support/pki/" + file);
   return {std::istreambuf_iterator<char>(from), {}};
 }
 

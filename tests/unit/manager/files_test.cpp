@@ -9,6 +9,7 @@
 #include "locks.hpp"
 #include "repeat.hpp"
 #include "support/control_thread.hpp"
+#include "support/places.hpp"
 #include "world.hpp"
 
 using namespace corbd;
@@ -63,7 +64,7 @@ Claim sample() {
 
 // Printed by 0.1.0's encode(). The file never changes (docs/compatibility.md).
 TEST_CASE("a claim of 0.1.0 is read, and today's is the same to the byte") {
-  const auto bytes = read_file(std::string(CORBD_TESTS) + "/unit/manager/golden/claim-0.1.0.json", 1 << 16);
+  const auto bytes = read_file(tests_folder() + "/unit/manager/golden/claim-0.1.0.json", 1 << 16);
   REQUIRE(bytes);
   const auto read = manager::decode(*bytes);
   REQUIRE(read);

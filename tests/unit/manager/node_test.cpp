@@ -17,6 +17,7 @@
 #include "support/catch.hpp"
 #include "support/folder.hpp"
 #include "support/helpers.hpp"
+#include "support/places.hpp"
 #include "unit/host/ground.hpp"
 
 using namespace corbd;
@@ -291,7 +292,7 @@ TEST_CASE("a filesystem without a device is not dead, one that stopped writing i
 TEST_CASE("the port sees a mount without waiting for it, and asks a helper about the rest") {
   Folder folder;
   Loop loop;
-  HelperPool pool(loop.control(), loop.clock, helper_child(HELPER_CHILD));
+  HelperPool pool(loop.control(), loop.clock, helper_child(helper_child_program()));
   const auto node = manager::make_node(pool);
   const auto look = [&](const std::string& path) {
     return Started<PathState>(loop.io, node->look(path, manager::Reach::here, {})).get();
@@ -309,7 +310,7 @@ TEST_CASE("the port sees a mount without waiting for it, and asks a helper about
 
 TEST_CASE("a mount below a path counts only if the caller asks for it") {
   Loop loop;
-  HelperPool pool(loop.control(), loop.clock, helper_child(HELPER_CHILD));
+  HelperPool pool(loop.control(), loop.clock, helper_child(helper_child_program()));
   const auto node = manager::make_node(pool);
   const auto mounts = host::make_mounts(pool)->table().value();
   const auto below = std::ranges::find_if(
@@ -337,7 +338,7 @@ TEST_CASE("a missing or empty device counts as one that gives errors") {
 
 TEST_CASE("a helper that does not answer makes a path unknown, not unmounted") {
   Loop loop;
-  auto config = helper_child(HELPER_CHILD);
+  auto config = helper_child(helper_child_program());
   config.program = "/bin/false";
   HelperPool pool(loop.control(), loop.clock, config);
   const auto node = manager::make_node(pool);
@@ -353,7 +354,7 @@ TEST_CASE("a path behind a link or a file is told from one that cannot be looked
   fs::create_directory_symlink(root + "/real", root + "/link");
   std::ofstream(root + "/file");
   Loop loop;
-  HelperPool pool(loop.control(), loop.clock, helper_child(HELPER_CHILD));
+  HelperPool pool(loop.control(), loop.clock, helper_child(helper_child_program()));
   const auto node = manager::make_node(pool);
   const auto look = [&](const std::string& path) {
     return Started<PathState>(loop.io, node->look(path, manager::Reach::here, {})).get();
@@ -372,7 +373,7 @@ TEST_CASE("looks below a filesystem that does not answer take no helper from loo
   for (const char* name : {"/dead", "/good"}) fs::create_directory(root + name);
   asio::io_context io;
   const auto clock = make_real_clock(io.get_executor());
-  HelperPool pool(io.get_executor(), *clock, helper_child(HELPER_CHILD));
+  HelperPool pool(io.get_executor(), *clock, helper_child(helper_child_program()));
   const auto node = manager::make_node(pool);
   const DeadMount dead(root + "/dead");
   if (!dead.mounted()) return;

@@ -7,6 +7,7 @@
 #include "scripted_plugin.hpp"
 #include "support/catch.hpp"
 #include "support/helpers.hpp"
+#include "support/places.hpp"
 #include "unit/host/ground.hpp"
 
 using namespace corbd;
@@ -22,7 +23,7 @@ struct Real {
   Real(const std::string& root, const std::string& socket)
       : clock(make_real_clock(io.get_executor())),
         files(io.get_executor(), *clock, 1),
-        helpers(io.get_executor(), *clock, helper_child(HELPER_CHILD)),
+        helpers(io.get_executor(), *clock, helper_child(helper_child_program())),
         plugin(manager::connect(io.get_executor(), *clock, "unix://" + socket)),
         node(manager::make_node(helpers)),
         claims(manager::make_claims(files, root + "/claims")),

@@ -10,6 +10,7 @@
 #include "support/catch.hpp"
 #include "support/folder.hpp"
 #include "support/helpers.hpp"
+#include "support/places.hpp"
 #include "unit/host/ground.hpp"
 #include "unit/manager/scripted_plugin.hpp"
 #include "work.hpp"
@@ -34,7 +35,7 @@ struct Host {
     ask.root = base + "/root";
     ask.runtime_dir = base + "/run";
     ask.mounts_dir = base + "/mounts.d";
-    ask.program = HELPER_CHILD;
+    ask.program = test::helper_child_program();
   }
 
   /// As a mount of rbd/db left it.

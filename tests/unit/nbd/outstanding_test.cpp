@@ -8,6 +8,7 @@
 
 #include "ground.hpp"
 #include "ledger.hpp"
+#include "support/places.hpp"
 
 namespace corbd::test {
 namespace {
@@ -110,7 +111,7 @@ TEST_CASE("a ledger has the layout of 0.1.0") {
       {"input", nbd::ledger::kInput},
       {"head", nbd::ledger::kHeadBytes},
       {"bytes", nbd::ledger::kBytes}};
-  std::ifstream file(std::string(CORBD_TESTS) + "/unit/nbd/golden/ledger-0.1.0.txt");
+  std::ifstream file(tests_folder() + "/unit/nbd/golden/ledger-0.1.0.txt");
   std::map<std::string, std::size_t> golden;
   std::string name;
   for (std::size_t value = 0; file >> name >> value;) golden[name] = value;

@@ -6,6 +6,7 @@
 
 #include "corbd/ops/metrics.hpp"
 #include "support/catch.hpp"
+#include "support/places.hpp"
 
 using namespace corbd;
 using namespace std::chrono_literals;
@@ -61,7 +62,7 @@ std::set<std::string> shapes_of(const std::string& text) {
 
 TEST_CASE("every metric of 0.1.0 is there, with its type and its labels") {
   const auto today = shapes_of(everything());
-  std::ifstream golden(std::string(CORBD_TESTS) + "/unit/ops/golden/metrics-0.1.0.txt");
+  std::ifstream golden(test::tests_folder() + "/unit/ops/golden/metrics-0.1.0.txt");
   int lines = 0;
   for (std::string line; std::getline(golden, line); ++lines) {
     INFO(line);

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "model.hpp"
+#include "support/places.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
@@ -102,7 +103,7 @@ void each_way(const Each& each) {
 }
 
 std::string page() {
-  std::ifstream file(std::string(CORBD_TESTS) + "/../docs/proof-of-ownership.md");
+  std::ifstream file(tests_folder() + "/../docs/proof-of-ownership.md");
   std::stringstream text;
   text << file.rdbuf();
   return text.str();

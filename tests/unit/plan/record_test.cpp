@@ -7,6 +7,7 @@
 #include "corbd/core/file.hpp"
 #include "model.hpp"
 #include "support/catch.hpp"
+#include "support/places.hpp"
 #include "support/sample_record.hpp"
 
 using namespace corbd;
@@ -177,7 +178,7 @@ TEST_CASE("a record of a newer version fails with another error than a corrupt r
 }
 
 TEST_CASE("the golden file of the first record version still decodes", "[failure:48]") {
-  const auto bytes = read_file(std::string(CORBD_TESTS) + "/unit/plan/golden/record-v1.json", 1 << 20);
+  const auto bytes = read_file(test::tests_folder() + "/unit/plan/golden/record-v1.json", 1 << 20);
   REQUIRE(bytes);
   const auto back = plan::decode(*bytes);
   REQUIRE(back);
@@ -185,7 +186,7 @@ TEST_CASE("the golden file of the first record version still decodes", "[failure
 }
 
 TEST_CASE("the golden file of the second record version still decodes") {
-  const auto bytes = read_file(std::string(CORBD_TESTS) + "/unit/plan/golden/record-v2.json", 1 << 20);
+  const auto bytes = read_file(test::tests_folder() + "/unit/plan/golden/record-v2.json", 1 << 20);
   REQUIRE(bytes);
   const auto back = plan::decode(*bytes);
   REQUIRE(back);

@@ -6,6 +6,7 @@
 #include "corbd/core/file.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
+#include "support/places.hpp"
 #include "support/small_disk.hpp"
 
 using namespace corbd;
@@ -155,7 +156,7 @@ TEST_CASE("a full disk takes as many incarnations as there are spare files, and 
 
 // Printed by 0.1.0's to_json(). The file never changes (docs/compatibility.md).
 TEST_CASE("an incarnation file of 0.1.0 is read, and today's is the same to the byte") {
-  const auto bytes = read_file(std::string(CORBD_TESTS) + "/unit/rbd/golden/incarnation-0.1.0.json", 1 << 16);
+  const auto bytes = read_file(test::tests_folder() + "/unit/rbd/golden/incarnation-0.1.0.json", 1 << 16);
   REQUIRE(bytes);
   const auto read = rbd::parse_incarnation(*bytes);
   REQUIRE(read);
