@@ -145,7 +145,13 @@ task<lifecycle::Event> Runner::ask_next(duration within) {
   const bool ready = co_await parts_.giver.next_answers(within);
   unopened_ = parts_.shell.answering(parts_.giver.unopened_images());
   co_await parts_.shell.restore_keys(unopened_, {clock_.now() + kLooksWithin});
-  const auto here = co_await parts_.shell.not_again(unopened_, {clock_.now() + kLooksWithin});
+  auto here = co_await parts_.shell.not_again(unopened_, {clock_.now() + kLooksWithin});
+  // The next agent only reads the images, which succeeds in a full pool. A request that waits there makes a volume look
+  // as if it did not answer here.
+  for (auto& [id, why] : co_await parts_.shell.in_full_pools({clock_.now() + kLooksWithin})) {
+    if (std::ranges::find(unopened_, id) == unopened_.end()) unopened_.push_back(id);
+    here.insert_or_assign(id, std::move(why));
+  }
   refused_here_ = here.size();
   first_refused_ = here.empty() ? "" : here.begin()->first + ": " + here.begin()->second;
   co_return lifecycle::Answered{ready && parts_.giver.has_next(), unopened_.size(), refused_here_,
@@ -157,7 +163,7 @@ task<lifecycle::Event> Runner::ask_next(duration within) {
 void Runner::refuse_next() {
   const bool all = refused_here_ == unopened_.size();
   log::error("handover.images_not_opened",
-             {{"cause", "the next agent cannot open the images of volumes that this one serves"},
+             {{"cause", "the next agent could not serve all volumes that this one serves"},
               {"volumes", unopened_.size()},
               {"first", unopened_.empty() ? "" : unopened_.front()},
               {"also_refused_here", refused_here_},

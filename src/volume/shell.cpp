@@ -320,6 +320,9 @@ task<> Shell::restore_keys(std::vector<std::string> volume_ids, Until until) {
 task<std::map<std::string, std::string>> Shell::not_again(std::vector<std::string> volume_ids, Until until) const {
   return impl_->preopener_.not_again(std::move(volume_ids), until);
 }
+task<std::map<std::string, std::string>> Shell::in_full_pools(Until until) const {
+  return impl_->preopener_.in_full_pools(until);
+}
 task<result<>> Shell::quiesce() {
   co_await impl_->snapshots_.leave(impl_->config_.freeze_limit, kThawsBeforeHandover);
   co_return co_await impl_->shutdown_.quiesce();

@@ -84,6 +84,18 @@ class BadDay:
         for volume in self.volumes:
             self.agent.wait_event("device.reconnected", 60, volume=volume.id)
 
+    def hand_over(self):
+        self.begin_handover()
+        self.end_handover()
+
+    def refused_handover(self):
+        """The agent that serves says why, and serves on. The next one ends."""
+        self.begin_handover()
+        told = wait_for("the refusal of a handover", lambda: self.agent.events("handover.images_not_opened"), 150)[0]
+        check("is full" in told["first_refused_here"], "the refusal does not name the full pool: %s" % told)
+        wait_for("the next agent's end", lambda: self.agent.process.poll() is not None, 60)
+        self.agent.process = self.before
+
     def restart_osds(self):
         for osd in range(3):
             self.lab.admin("osd", "restart", str(osd))
@@ -174,8 +186,9 @@ def story_bad_day_full(lab):
     day.through(thrash.cluster_is("backfillfull"))
     day.through(thrash.cluster_is("full"))
     day.through(thrash.cluster_is("full"), day.kill)
+    day.through(thrash.cluster_is("full"), day.refused_handover)
+    day.hand_over()
     day.expect_kernel_silence()
-    day.through(thrash.cluster_is("full"), day.begin_handover, day.end_handover)
     day.through(thrash.cluster_is("full"), day.kill, named="OSDs of it are full")
     day.end(RECONNECTED)
 
@@ -218,8 +231,9 @@ def story_bad_day_quota(lab):
     """a pool whose quota is reached again and again, over kills and handovers, also for minutes: writes wait without an error, the pool is named after a kill, and raw block, ext4 and xfs go on once it is raised"""
     day = BadDay(lab, ("block", "ext4", "xfs", "order"))
     day.through(thrash.quota_reached(lab.pool, 75))
+    day.through(thrash.quota_reached(lab.pool), day.refused_handover)
+    day.hand_over()
     day.expect_kernel_silence()
-    day.through(thrash.quota_reached(lab.pool), day.begin_handover, day.end_handover)
     day.through(thrash.quota_reached(lab.pool), day.kill, named="its quota is reached")
     for _ in range(5):
         day.through(thrash.quota_reached(lab.pool, 1))

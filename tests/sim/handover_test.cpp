@@ -192,6 +192,28 @@ TEST_CASE("a volume whose user is refused to both agents, or may only read, is h
   CHECK(first.kernel.errors == 0);
 }
 
+TEST_CASE("nothing is handed over while a pool is full, also if a write waits there, and everything once there is room",
+          "[failure:131]") {
+  TwoProcesses node;
+  auto& [loop, beside, first, second, calm] = node;
+  REQUIRE(first.agent.want(kId, Wish(test::staged())));
+  first.cluster.full_pools = {1};
+  const bool waits = GENERATE(false, true);
+  if (waits) node.write_all();
+  Handover there(first, second);
+  node.go_on(there);
+  CHECK(there.refused);
+  CHECK_FALSE(there.lock_said);
+  first.cluster.full_pools.clear();
+  loop.advance(1s);
+  Handover again(first, second);
+  node.go_on(again);
+  CHECK(again.next_serves);
+  CHECK(first.kernel.deaths == 0);
+  CHECK(first.kernel.errors == 0);
+  for (const auto& rule : first.broken_rules) FAIL_CHECK(rule);
+}
+
 TEST_CASE("a volume that only the next agent could not open again keeps the present one, whatever an operator says",
           "[failure:267]") {
   TwoProcesses node;

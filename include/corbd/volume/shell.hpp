@@ -88,6 +88,9 @@ class Shell final : public Volumes {
   /// Returns those of these served volumes that this agent could not open again after releasing them, and why: its user
   /// or key is refused by now, or their image would be. Volumes that were not checked in time are left out.
   task<std::map<std::string, std::string>> not_again(std::vector<std::string> volume_ids, Until until) const;
+  /// Returns the served volumes whose pool is full by the monitors' word, with the text that names the pool, the cause
+  /// and the remedy: the next agent could not open them for writing. Those whose monitors did not answer are left out.
+  task<std::map<std::string, std::string>> in_full_pools(Until until) const;
   /// Prepares a planned restart: refuses new wishes and further steps, and waits some seconds for the steps under way,
   /// while devices are served. Afterwards no record changes. An error: a record is still being written after half a
   /// minute, or one without which the next agent could prove nothing cannot be written.

@@ -137,9 +137,13 @@ task<lifecycle::Event> Handover::serve_step(lifecycle::ServingAction action) {
     case Do::ask_next: {
       const bool ready = co_await answers(PeerMessage::What::ready, PeerMessage::What::ready, action.within);
       if (!ready) end(false);
-      const auto lost = before.agent.shell().answering(unopened_images_);
+      auto lost = before.agent.shell().answering(unopened_images_);
       co_await before.agent.shell().restore_keys(lost, {before.loop().clock.now() + action.within});
-      const auto here = co_await before.agent.shell().not_again(lost, {before.loop().clock.now() + action.within});
+      auto here = co_await before.agent.shell().not_again(lost, {before.loop().clock.now() + action.within});
+      for (auto& [id, why] : co_await before.agent.shell().in_full_pools({before.loop().clock.now() + action.within})) {
+        if (std::ranges::find(lost, id) == lost.end()) lost.push_back(id);
+        here.insert_or_assign(id, std::move(why));
+      }
       co_return lifecycle::Answered{ready, lost.size(), here.size(), accepts_refused};
     }
     case Do::refuse_next:
