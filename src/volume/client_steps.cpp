@@ -228,7 +228,8 @@ task<result<>> ClientSteps::change(Volume& volume) {
 
 task<> ClientSteps::end_change(Volume& volume) {
   ClientChange& change = volume.client_change;
-  if (auto unused = std::exchange(change.next, std::nullopt)) close_in_background_(nullptr, std::move(unused->image));
+  if (auto unused = std::exchange(change.next, std::nullopt))
+    close_in_background_(nullptr, std::move(unused->image), std::nullopt);
   if (std::exchange(change.under_way, false) && !volume.server.serves())
     health_.report_failure(volume, "the client of its present user does not serve it yet");
   // Its client ends without an image, and with it the watch of a lock that nobody took.

@@ -256,7 +256,11 @@ void ImageSteps::forget_facts(Volume& volume) {
 }
 
 void ImageSteps::close_in_background(Volume& volume, std::unique_ptr<device::Link> link) {
-  close_in_background_(std::move(link), volume.server.take_image());
+  const OwnImage* const open = volume.server.own();
+  std::optional<image::Access> given_up;
+  if (volume.record && volume.record->failed && open != nullptr)
+    if (auto as = access_of(ports_, *volume.record, open->opened_as)) given_up = std::move(*as);
+  close_in_background_(std::move(link), volume.server.take_image(), std::move(given_up));
   forget_facts(volume);
 }
 

@@ -13,7 +13,10 @@ namespace corbd::volume {
 
 /// Waits for the requests in flight, however long that takes, then closes. The operation does not wait for it; an agent
 /// that leaves does, up to its deadline.
-using CloseInBackground = std::function<void(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image)>;
+/// `given_up`: how the client of a volume that was given up had connected. A close that the cluster does not answer,
+/// since it refuses that client's user, would be in the way of the image's next stage here.
+using CloseInBackground = std::function<void(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image,
+                                             std::optional<image::Access> given_up)>;
 
 /// Where the requests of snapshotters go.
 struct SnapshotSink {

@@ -65,25 +65,24 @@ std::string path_owner(const Observation& seen, const Volume& volume, const Wish
   return device_owner(volume, there, unstaged != nullptr && !known ? path : "", ports);
 }
 
-/// Whether the volume's client serves another one that gets answers, and would have no user and key after it.
-bool is_client_needed(const Volume& volume, const VolumeMap& volumes) {
-  const OwnImage* const own = volume.server.own();
-  return own != nullptr && std::ranges::any_of(volumes, [&](const auto& entry) {
-           const Volume& other = *entry.second;
-           const OwnImage* const open = other.server.own();
-           return open != nullptr && other.server.serves() && open->image->client() == own->image->client() &&
-                  open->opened_as == other.credentials.known() && other.server.link()->oldest() < kSilentAfter;
-         });
-}
-
 }  // namespace
+
+bool is_client_needed(const std::string& client, const VolumeMap& volumes) {
+  return std::ranges::any_of(volumes, [&](const auto& entry) {
+    const Volume& other = *entry.second;
+    const OwnImage* const open = other.server.own();
+    return open != nullptr && other.server.serves() && open->image->client() == client &&
+           open->opened_as == other.credentials.known() && other.server.link()->oldest() < kSilentAfter;
+  });
+}
 
 void observe_neighbours(Observation& seen, const Volume& volume, const Wish& wish, const VolumeMap& volumes,
                         const Ports& ports) {
   if (seen.facts.resolved) observe_others_on_image(seen, volume, volumes);
   if (const auto* healed = std::get_if<Healed>(&wish);
       seen.image_closing || seen.session_stuck || (healed != nullptr && healed->silent))
-    seen.client_needed = is_client_needed(volume, volumes);
+    seen.client_needed =
+        volume.server.own() != nullptr && is_client_needed(volume.server.own()->image->client(), volumes);
   seen.path_owner = path_owner(seen, volume, wish, volumes, ports);
 }
 

@@ -25,6 +25,8 @@ constexpr duration kLookUp = std::chrono::milliseconds(300);
 constexpr std::chrono::milliseconds kSnapshotsEndWithin{500}, kThawsAtEndWithin{500};
 // A handover carries no freeze: the next agent would have to thaw first.
 constexpr std::chrono::seconds kThawsBeforeHandover{1};
+// How long the close of an image that was given up gets, before its client is judged, and judged again.
+constexpr std::chrono::seconds kJudgesClosing{30};
 
 /// Brings paths into mountinfo's form, so that they can be compared with it and with each other.
 void make_real(Wish& wish, const NodeFiles& files) {
@@ -35,14 +37,6 @@ void make_real(Wish& wish, const NodeFiles& files) {
   if (auto* unpublished = std::get_if<Unpublished>(&wish)) each(unpublished->target);
   if (auto* expanded = std::get_if<Expanded>(&wish)) each(expanded->path, expanded->target);
   if (auto* trimmed = std::get_if<Trimmed>(&wish)) each(trimmed->path);
-}
-
-task<> close_in_background(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image) {
-  if (link) co_await link->idle({});
-  link.reset();
-  if (!image) co_return;
-  if (auto closed = co_await image->close({}); !closed)
-    log::warning("image.not_closed", {{"image", image->key().text()}, {"error", closed.error().text}});
 }
 
 }  // namespace
@@ -63,6 +57,9 @@ class Shell::Impl {
   void resume();
   task<> leave_cut_short(Volume& volume);
   void link_dead(device::Kind kind, std::uint32_t index);
+  task<> close_in_background(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image,
+                             std::optional<image::Access> given_up);
+  task<> judge_closing(image::Image& image, const image::Access& as);
 
   const Ports ports_;
   const Config config_;
@@ -84,11 +81,11 @@ class Shell::Impl {
                ports_,
                config_,
                health_,
-               [this](auto link, auto image) {
+               [this](auto link, auto image, auto given_up) {
                  if (closes_.closed())
                    left_open_.push_back({std::move(image), std::move(link)});
                  else
-                   closes_.spawn(close_in_background(std::move(link), std::move(image)));
+                   closes_.spawn(close_in_background(std::move(link), std::move(image), std::move(given_up)));
                },
                {[this](const std::string& id, auto answer) { snapshots_.asked(id, std::move(answer)); },
                 [this](const std::string& id) { snapshots_.ended(id); }},
@@ -114,6 +111,40 @@ class Shell::Impl {
   /// The last member, so that links and images go first: their ends call back.
   VolumeMap volumes_{control_, clock_};
 };
+
+task<> Shell::Impl::close_in_background(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image,
+                                        std::optional<image::Access> given_up) {
+  const auto some_time = [&] { return given_up ? Until{clock_.now() + kJudgesClosing} : Until{}; };
+  while (link && co_await link->idle(some_time()) != Waited::ready && given_up && image)
+    co_await judge_closing(*image, *given_up);
+  link.reset();
+  if (!image) co_return;
+  auto closed = co_await image->close(some_time());
+  while (!closed && closed.error().code == errc::timed_out && given_up) {
+    co_await judge_closing(*image, *given_up);
+    closed = co_await image->close(some_time());
+  }
+  if (!closed) log::warning("image.not_closed", {{"image", image->key().text()}, {"error", closed.error().text}});
+}
+
+/// Gives up the client of a volume that was given up, if it will never get an answer: the cluster refuses its user, or
+/// answers a new client of that user and not this one.
+task<> Shell::Impl::judge_closing(image::Image& image, const image::Access& as) {
+  if (image.client_given_up()) co_return;
+  const Until soon{clock_.now() + kJudgesClosing};
+  const auto may = co_await ports_.clusters.may_serve_anew(as, image.key(), false, soon);
+  const bool refused = !may && may.error().code == errc::unauthenticated;
+  result<image::Hearing> hearing = image::Hearing::as_others;
+  if (may) hearing = co_await image.hearing({}, soon);
+  const bool deaf = hearing && *hearing == image::Hearing::deaf;
+  if ((!refused && !deaf) || is_client_needed(image.client(), volumes_)) co_return;
+  log::warning("client.given_up", {{"client", image.client()},
+                                   {"cause", refused ? may.error().text
+                                                     : "the cluster answers another client of its user " + as.user +
+                                                           ", and not this one"}});
+  ports_.clusters.retire_all(as);
+  image.give_up_client();
+}
 
 task<result<>> Shell::Impl::start() {
   auto loaded = co_await ports_.records.load();

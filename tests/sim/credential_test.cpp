@@ -205,6 +205,16 @@ TEST_CASE("a volume whose client has no tickets any more leaves the node, althou
   CHECK(scene.world.kernel.devices.empty());
 }
 
+TEST_CASE("a volume that was given up under a client without tickets can be staged again here under the new user",
+          "[failure:270]") {
+  Ticketless scene;
+  REQUIRE(scene.want(plan::GivenUp{}) == errc::ok);
+  scene.loop.advance(1min);
+  REQUIRE(scene.want(kUnstaged) == errc::ok);
+  scene.loop.advance(1min);
+  CHECK(scene.want(scene.again()) == errc::ok);
+}
+
 TEST_CASE("a volume whose client has no tickets any more goes on after a second rotation, which only the Secret has",
           "[failure:270]") {
   Ticketless scene;
