@@ -99,7 +99,8 @@ std::string healing_of(const v1::Volume& volume) {
   if (healing.under_way())
     line += ", one under way";
   else if (healing.waits_for_cluster())
-    line += ", waits until its cluster answers";
+    line += volume.last_error().code() == "pool_full" ? ", waits until its pool has room"
+                                                      : ", waits until its cluster answers";
   else
     line += healing.next_try_ms() > 0 ? ", the next in " + age(healing.next_try_ms()) : ", the next is due";
   return line + "; reason: " + healing.why();

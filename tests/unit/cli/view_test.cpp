@@ -202,6 +202,14 @@ TEST_CASE("the page of a volume that waits for its cluster says so, and gives no
              ContainsSubstring("waits until its cluster answers") && !ContainsSubstring("the next"));
 }
 
+TEST_CASE("the page of a volume whose pool is full says that it waits for room, and not for its cluster") {
+  v1::GetVolumeResponse response;
+  response.mutable_volume()->mutable_healing()->set_waits_for_cluster(true);
+  response.mutable_volume()->mutable_last_error()->set_code("pool_full");
+  CHECK_THAT(volume_page(response, kNow),
+             ContainsSubstring("waits until its pool has room") && !ContainsSubstring("its cluster"));
+}
+
 TEST_CASE("an event is printed on one line even if its reason contains a line break") {
   v1::Change change;
   change.set_at_ms(kNow);
