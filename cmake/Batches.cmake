@@ -1,6 +1,14 @@
 # Up to so many files of a target are one compilation: headers, templates and inline functions cost once, not once a file. 0: each file alone.
 set(CORBD_BATCH 0 CACHE STRING "Files of a target that are compiled at once")
 
+# The path from a folder to a file, as the system resolves it: the build may be behind a symbolic link.
+function(corbd_relative out folder file)
+  file(REAL_PATH ${folder} folder)
+  file(REAL_PATH ${file} file)
+  file(RELATIVE_PATH relative ${folder} ${file})
+  set(${out} ${relative} PARENT_SCOPE)
+endfunction()
+
 # Compiles the FILES of a target as one. HIDE are names that each of them defines for itself alone. CMake's own unity builds name files by absolute
 # paths: what one folder compiled would be of no use to a ccache in another.
 function(corbd_one_batch target name)
@@ -9,7 +17,7 @@ function(corbd_one_batch target name)
   set(text "")
   set(number 0)
   foreach(file ${ONE_FILES})
-    file(RELATIVE_PATH relative ${folder} ${file})
+    corbd_relative(relative ${folder} ${file})
     foreach(hidden ${ONE_HIDE})
       string(APPEND text "#define ${hidden} ${hidden}_${number}\n")
     endforeach()
@@ -33,7 +41,12 @@ function(corbd_batch target)
   get_target_property(files ${target} SOURCES)
   list(TRANSFORM BATCH_ALONE REPLACE "(.+)" "/\\1\\\\.cpp$")
   foreach(alone ${BATCH_ALONE})
+    list(LENGTH files before)
     list(FILTER files EXCLUDE REGEX "${alone}")
+    list(LENGTH files after)
+    if(before EQUAL after)
+      message(FATAL_ERROR "corbd: ${target} has no file ${alone}, which is to be compiled alone")
+    endif()
   endforeach()
   set(number 0)
   while(files)

@@ -10,6 +10,11 @@ if(CCACHE)
   set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
+# What ccache has from one folder must not name that folder, and what a release compiles does not depend on its place.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  add_compile_options(-ffile-compilation-dir=.)
+endif()
+
 # Compile options of our own code; generated code does without the warnings.
 add_library(corbd_flags INTERFACE)
 target_compile_options(corbd_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <map>
 #include <utility>
 
 #include "agent.hpp"
@@ -147,8 +148,10 @@ task<lifecycle::Event> Runner::ask_next(duration within) {
   co_await parts_.shell.restore_keys(unopened_, {clock_.now() + kLooksWithin});
   auto here = co_await parts_.shell.not_again(unopened_, {clock_.now() + kLooksWithin});
   // The next agent only reads the images, which succeeds in a full pool. A request that waits there makes a volume look
-  // as if it did not answer here.
-  for (auto& [id, why] : co_await parts_.shell.in_full_pools({clock_.now() + kLooksWithin})) {
+  // as if it did not answer here. An agent that must go hands over all the same, for the volumes of other pools.
+  std::map<std::string, std::string> full;
+  if (ready && !state_.told_to_end()) full = co_await parts_.shell.in_full_pools({clock_.now() + kLooksWithin});
+  for (auto& [id, why] : full) {
     if (std::ranges::find(unopened_, id) == unopened_.end()) unopened_.push_back(id);
     here.insert_or_assign(id, std::move(why));
   }
@@ -170,8 +173,9 @@ void Runner::refuse_next() {
               {"first_refused_here", first_refused_},
               {"hint", std::string("the next agent's log has the reasons: image.not_preopened, "
                                    "cluster.not_connected_ahead. ") +
-                           (all ? "They are not the next agent's fault: this one could not open any of these volumes "
-                                  "again either. To hand over without them, give the next agent --accept-refused=" +
+                           (all ? "They are not the next agent's fault: this one could not serve any of these volumes "
+                                  "again either (first_refused_here says why; a full pool needs room). To hand over "
+                                  "without them, give the next agent --accept-refused=" +
                                       utc_text(std::chrono::system_clock::now() + std::chrono::hours(24)) +
                                       " (it counts until that time): their I/O then waits until the reason is gone"
                                 : "This agent could still open the others again, so it serves on")}});

@@ -54,7 +54,10 @@ class RbdImage final : public image::Image {
   task<result<>> set_metadata(std::string name, std::string value, Until until) override;
   task<result<>> remove_metadata(std::string name, Until until) override;
   void retire_client() override { opened_->connections().retire_denied(opened_->lease().connection()); }
-  void give_up_client() override { opened_->handle().connection.observe_result(-ESHUTDOWN); }
+  void give_up_client() override {
+    // The client of an image that has closed may be another's by now.
+    if (opened_->lease().connection()) opened_->handle().connection.observe_result(-ESHUTDOWN);
+  }
   task<result<>> close(Until until) override;
 
  private:

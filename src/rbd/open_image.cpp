@@ -50,7 +50,8 @@ void UpdateSignal::end() {
 OpenImage::OpenImage(Connections& all, Lease from, image::Key key, image::OpenOptions options, Look look)
     : connections_(all),
       lease_(std::move(from)),
-      handle_{*lease_.connection(), options.read_only || key.snap_id != 0, std::move(key)},
+      connection_(lease_.connection()),
+      handle_{*connection_, options.read_only || key.snap_id != 0, std::move(key)},
       purpose_{!handle_.read_only || options.refuse_as_writer, options.despite_dirty_cache},
       options_(std::move(options)),
       look_(std::move(look)),

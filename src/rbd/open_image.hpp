@@ -154,6 +154,7 @@ class OpenImage : public std::enable_shared_from_this<OpenImage> {
 
   Connections& connections_;
   Lease lease_;
+  const std::shared_ptr<Connection> connection_;  ///< for the handle, once the lease is over
   ImageHandle handle_;
   const Purpose purpose_;
   image::OpenOptions options_;

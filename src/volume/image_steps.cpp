@@ -85,10 +85,13 @@ task<result<OwnImage>> ImageSteps::open_as_asked(Volume& volume, image::Access t
   // rbd-nbd ends first, and its clean end removes the feature.
   options.despite_dirty_cache = volume.record->adopting && volume.facts.served_by_other == true;
   const auto lost = std::make_shared<bool>(false);
-  // The volume may be served by another image, which was opened before or is opened after this one.
+  // The volume may be served by another image, which was opened before or is opened after this one. It may be gone when
+  // an image that it gave away closes in the background.
   const auto serves = [&volume, still = std::weak_ptr<bool>(lost)] {
+    const auto now = still.lock();
+    if (!now) return false;
     const OwnImage* open = volume.server.own();
-    return open != nullptr && open->access_lost == still.lock();
+    return open != nullptr && open->access_lost == now;
   };
   options.on_resized = [this, &volume, serves] {
     if (serves() && volume.server.connected()) health_.report_failure(volume, "the size of its image changed");

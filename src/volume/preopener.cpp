@@ -359,19 +359,21 @@ task<std::map<std::string, std::string>> Preopener::in_full_pools(Until until) c
   std::map<std::string, std::string> found;
   std::vector<std::string> ids;
   for (const auto& [id, volume] : volumes_)
-    if (volume->record && volume->server.serves() && !volume->record->use.read_only) ids.push_back(id);
+    if (volume->record && !volume->record->failed && volume->server.serves() && !volume->record->use.read_only)
+      ids.push_back(id);
   for (const auto& id : ids) {
     // The volume may be gone after any wait.
     const Volume* known = volumes_.find(id);
     if (known == nullptr || !known->record || known->credentials.known().empty()) continue;
     const auto access = access_of(ports_, *known->record, known->credentials.known());
-    if (!access) continue;
+    if (!access || !is_own_cluster(ports_, *known->record, *access)) continue;
     const std::int64_t pool = known->record->key.pool_id;
     auto place = std::ranges::find_if(asked, [&](const Pool& one) { return one.access == *access && one.id == pool; });
     if (place == asked.end()) {
       // A cluster that is silent is not asked again.
-      const bool silent =
-          std::ranges::any_of(asked, [&](const Pool& one) { return one.access == *access && !one.full; });
+      const bool silent = std::ranges::any_of(asked, [&](const Pool& one) {
+        return one.access == *access && !one.full && one.full.error().code == errc::timed_out;
+      });
       if (silent || clock_.now() >= until.deadline) continue;
       auto full = co_await ports_.clusters.why_full(*access, pool, until.at_most(clock_.now() + kAsksForPoolFor));
       asked.push_back({*access, pool, std::move(full)});

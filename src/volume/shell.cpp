@@ -3,6 +3,7 @@
 #include "corbd/volume/shell.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "corbd/core/log.hpp"
 #include "neighbours.hpp"
@@ -26,7 +27,7 @@ constexpr std::chrono::milliseconds kSnapshotsEndWithin{500}, kThawsAtEndWithin{
 // A handover carries no freeze: the next agent would have to thaw first.
 constexpr std::chrono::seconds kThawsBeforeHandover{1};
 // How long the close of an image that was given up gets, before its client is judged, and judged again.
-constexpr std::chrono::seconds kJudgesClosing{30};
+constexpr std::chrono::seconds kJudgesClosing{60};
 
 /// Brings paths into mountinfo's form, so that they can be compared with it and with each other.
 void make_real(Wish& wish, const NodeFiles& files) {
@@ -72,6 +73,7 @@ class Shell::Impl {
     std::unique_ptr<image::Image> image;
     std::unique_ptr<device::Link> link;
   };
+  std::set<std::string> judging_;    ///< clients of images that were given up
   std::vector<LeftOpen> left_open_;  ///< as the agent left; they end with the process
   bool cordoned_ = false;
   HealthTracker health_{clock_, ports_};
@@ -115,8 +117,11 @@ class Shell::Impl {
 task<> Shell::Impl::close_in_background(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image,
                                         std::optional<image::Access> given_up) {
   const auto some_time = [&] { return given_up ? Until{clock_.now() + kJudgesClosing} : Until{}; };
-  while (link && co_await link->idle(some_time()) != Waited::ready && given_up && image)
+  while (link) {
+    const Waited idle = co_await link->idle(some_time());
+    if (idle == Waited::ready || !given_up || !image) break;
     co_await judge_closing(*image, *given_up);
+  }
   link.reset();
   if (!image) co_return;
   auto closed = co_await image->close(some_time());
@@ -128,17 +133,21 @@ task<> Shell::Impl::close_in_background(std::unique_ptr<device::Link> link, std:
 }
 
 /// Gives up the client of a volume that was given up, if it will never get an answer: the cluster refuses its user, or
-/// answers a new client of that user and not this one.
+/// answers a new client of that user and not this one. Judges a client once at a time, because each question dials.
 task<> Shell::Impl::judge_closing(image::Image& image, const image::Access& as) {
-  if (image.client_given_up()) co_return;
+  const std::string client = image.client();
+  if (shutdown_.begun() || image.client_given_up() || !judging_.insert(client).second) co_return;
   const Until soon{clock_.now() + kJudgesClosing};
   const auto may = co_await ports_.clusters.may_serve_anew(as, image.key(), false, soon);
   const bool refused = !may && may.error().code == errc::unauthenticated;
   result<image::Hearing> hearing = image::Hearing::as_others;
   if (may) hearing = co_await image.hearing({}, soon);
+  judging_.erase(client);
   const bool deaf = hearing && *hearing == image::Hearing::deaf;
-  if ((!refused && !deaf) || is_client_needed(image.client(), volumes_)) co_return;
-  log::warning("client.given_up", {{"client", image.client()},
+  // As for an image that a step closes (plan::judge_closing_client). Within a handover a volume may have no image.
+  if (shutdown_.begun() || (!deaf && (!refused || is_client_needed(client, volumes_)))) co_return;
+  log::warning("client.given_up", {{"image", image.key().text()},
+                                   {"client", client},
                                    {"cause", refused ? may.error().text
                                                      : "the cluster answers another client of its user " + as.user +
                                                            ", and not this one"}});
