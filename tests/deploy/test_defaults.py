@@ -63,9 +63,12 @@ class Defaults(unittest.TestCase):
         # kubelet and the API server know the driver by this object's name.
         self.assertNotIn("CSIDriver", {kind for kind, _, _ in names})
 
-    def test_kubelet_is_not_asked_to_repeat_a_publish(self):
-        # Where it is, kubelet removes the folder of a mounted volume after one failed publish (before 1.34.9).
-        self.assertNotIn("requiresRepublish", only("CSIDriver", helm.objects())["spec"])
+    def test_kubelet_is_never_asked_to_repeat_a_publish(self):
+        # docs/developers/rules.md, rule 26. No value asks for it either.
+        for name, values in SWITCHES.items():
+            self.assertNotIn("requiresRepublish", helm.json.dumps(helm.objects(values, kube="1.37.0")), name)
+        with self.assertRaises(helm.Refused):
+            helm.objects({"CSIDriver.requiresRepublish": True})
 
     def test_each_value_of_the_chart_is_in_the_schema(self):
         def walk(value, schema, path):
