@@ -42,6 +42,28 @@ TEST_CASE("an expansion asked again grows nothing again") {
   CHECK(scene.image().growths == 1);
 }
 
+TEST_CASE("a smaller request after an expansion that failed is answered with the present size, and shrinks nothing") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  // The controller's expansion failed: the image has not grown.
+  CHECK(scene.want(plan::Expanded{kPath, 8 * kGiB}) == errc::out_of_range);
+  scene.image().size = 2 * kGiB;
+  CHECK(scene.want(plan::Expanded{kPath, 2 * kGiB}) == errc::ok);
+  // This node's expansion failed after the controller's: the image has the first size for good.
+  scene.image().size = 4 * kGiB;
+  const auto refuse_growth = [&](const std::string& call) {
+    if (call == "grow") scene.world.calls.fail_at = 1;
+  };
+  scene.world.calls.before_call = refuse_growth;
+  CHECK(scene.want(plan::Expanded{kPath, 4 * kGiB}) == errc::unavailable);
+  scene.world.calls.before_call = nullptr;
+  CHECK(scene.want(plan::Expanded{kPath, 3 * kGiB}) == errc::ok);
+  CHECK(scene.world.agent.shell().status(kId)->size == 4 * kGiB);
+  CHECK(scene.image().filesystem_bytes == 4 * kGiB);
+  CHECK(scene.want(plan::Expanded{kPath, kGiB}) == errc::ok);
+  CHECK(scene.world.kernel.devices.front().size == 4 * kGiB);
+}
+
 TEST_CASE("a filesystem grows at stage when its image grew meanwhile, and at a stage at another path too") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
