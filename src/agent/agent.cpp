@@ -35,6 +35,7 @@
 #include "health_monitor.hpp"
 #include "kms_kubernetes.hpp"
 #include "mounters.hpp"
+#include "node_capacity.hpp"
 #include "node_files.hpp"
 #include "node_labels.hpp"
 #include "node_writers.hpp"
@@ -84,6 +85,7 @@ class Agent final {
         api_(access_ ? std::make_unique<kube::Api>(control_, *clock_, names_, files_, *access_) : nullptr),
         node_(control_, *clock_, api(), options.nodeid),
         labels_(options, node_, files_),
+        capacity_(files_, static_cast<std::uint32_t>(options.max_volumes)),
         helpers_(control_, *clock_, {}),
         mounts_(host::make_mounts(helpers_)),
         filesystems_(host::make_filesystems(helpers_)),
@@ -220,6 +222,7 @@ class Agent final {
     config.controller = !options_.standalone;
     config.fencer = &fencer_;
     config.topology = [this] { return labels_.topology(); };
+    config.max_volumes = [this](Until until) { return max_volumes(until); };
     config.on_ended = [this](const rpc::Ended& call) { web_.ended(call); };
     return config;
   }
@@ -263,7 +266,14 @@ class Agent final {
   ops::NodeFacts facts() const {
     auto facts = health_.facts();
     facts.told_to_end = runner_.waits_for_next();
+    facts.capacity = capacity_.now();
     return facts;
+  }
+
+  task<std::uint32_t> max_volumes(Until until) {
+    auto capacity = co_await capacity_.read(until);
+    shell_.set_capacity(capacity);
+    co_return capacity.volumes;
   }
 
   task<result<>> set_cordoned(bool on, Until until) {
@@ -322,6 +332,7 @@ class Agent final {
     }
     co_await cordon_.load();
     shell_.set_cordoned(cordon_.now().has_value());
+    shell_.set_capacity(capacity_.now());
     if (auto serving = co_await listen(); !serving) co_return serving;
     keep_listeners();
     if (auto serving = admin_.start(); !serving) co_return serving;
@@ -387,6 +398,7 @@ class Agent final {
   std::unique_ptr<kube::Api> api_;
   kube::OwnNode node_;
   NodeLabels labels_;
+  NodeCapacity capacity_;
   HelperPool helpers_;
   std::unique_ptr<host::Mounts> mounts_;
   std::unique_ptr<host::Filesystems> filesystems_;

@@ -97,6 +97,10 @@ constexpr auto kTable = std::to_array<Flag>({
      "Threads that serve the devices, for nodes where several volumes are busy at the same time; each device stays on "
      "one of them",
      nullptr, 1, 16},
+    {"max-volumes", Kind::number, &Run::max_volumes,
+     "Most volumes that this node tells the orchestrator of, and stages; 0: what its nbd numbers, memory, threads and "
+     "descriptors allow",
+     nullptr, 0, 32768},
     {"unstage-orphans", Kind::boolean, &Run::unstage_orphans,
      "Unstage volumes that kubelet has forgotten: staged, used by no pod, and not attached to this node for ten "
      "minutes"},

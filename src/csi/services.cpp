@@ -95,7 +95,7 @@ class Node final : public v1::Node::CallbackService {
     return rpc::Server::answer(context, grpc::Status::OK);
   }
   Reactor* NodeGetInfo(Context* context, const v1::NodeGetInfoRequest*, v1::NodeGetInfoResponse* response) override {
-    auto work = [this, response](Until) { return tell_node(config_, *response); };
+    auto work = [this, response](Until until) { return tell_node(config_, *response, until); };
     return server_.unary(context, "NodeGetInfo", "", work);
   }
 
@@ -160,9 +160,13 @@ class Node final : public v1::Node::CallbackService {
     co_return result<>();
   }
 
-  static task<result<>> tell_node(const Config& config, v1::NodeGetInfoResponse& response) {
+  static task<result<>> tell_node(const Config& config, v1::NodeGetInfoResponse& response, Until until) {
     const auto topology = config.topology();
     if (!topology) co_return topology.error();
+    if (config.max_volumes) {
+      const std::int64_t most = co_await config.max_volumes(until);
+      response.set_max_volumes_per_node(most);
+    }
     response.set_node_id(config.nodeid);
     // A plugin with VOLUME_ACCESSIBILITY_CONSTRAINTS must send this, even empty, and no other plugin may.
     if (config.controller)

@@ -6,14 +6,13 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <cinttypes>
-#include <cstdio>
 #include <sstream>
 #include <string_view>
 
 #include "corbd/core/fd.hpp"
 #include "corbd/core/file.hpp"
 #include "corbd/core/text.hpp"
+#include "corbd/host/cgroup.hpp"
 #include "corbd/host/luks.hpp"
 #include "failure.hpp"
 #include "luks_device.hpp"
@@ -143,26 +142,20 @@ result<> check_costs(const LuksDevice& on, const std::string& device) {
 }
 
 std::optional<std::uint64_t> memory_room(const std::string& cgroups, const std::string& own) {
-  constexpr std::size_t kFile = 64 << 10;  // bytes
-  const auto lines = read_file(own, kFile);
-  const auto begin = lines ? lines->find("0::/") : std::string::npos;
-  if (begin == std::string::npos) return std::nullopt;
-  std::string path = lines->substr(begin + 3, lines->find('\n', begin) - begin - 3);
   std::optional<std::uint64_t> room;
-  for (;; path.resize(path.rfind('/'))) {
-    const auto most = read_file(cgroups + path + "/memory.max", kFile);
-    std::uint64_t limit = 0, taken = 0;
-    if (most && std::sscanf(most->c_str(), "%" SCNu64, &limit) == 1) {
-      const auto stat = read_file(cgroups + path + "/memory.stat", kFile);
-      std::istringstream counts(stat ? *stat : "");
-      std::string name;
-      for (std::uint64_t bytes = 0; counts >> name >> bytes;)
-        if (name == "anon" || name == "kernel" || name == "shmem") taken += bytes;
-      const std::uint64_t left = limit > taken ? limit - taken : 0;
-      room = std::min(room.value_or(left), left);
-    }
-    if (path.empty()) return room;
+  for (const auto& folder : own_cgroups(cgroups, own)) {
+    const auto limit = kernel_number(folder + "/memory.max");
+    if (!limit) continue;
+    const auto stat = read_file(folder + "/memory.stat", 64 << 10);
+    std::istringstream counts(stat ? *stat : "");
+    std::string name;
+    std::uint64_t taken = 0;
+    for (std::uint64_t bytes = 0; counts >> name >> bytes;)
+      if (name == "anon" || name == "kernel" || name == "shmem") taken += bytes;
+    const std::uint64_t left = *limit > taken ? *limit - taken : 0;
+    room = std::min(room.value_or(left), left);
   }
+  return room;
 }
 
 }  // namespace corbd::host::ops

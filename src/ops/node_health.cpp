@@ -136,6 +136,15 @@ Component volumes_by_state(const NodeFacts& facts) {
   return {"volumes", worst, std::move(line)};
 }
 
+Component capacity(const NodeFacts& facts) {
+  std::uint64_t count = 0;
+  for (const auto& [health, of] : facts.volumes) count += of;
+  const std::string room = "for " + many(facts.capacity.volumes, "volume") + ", by " + facts.capacity.bound + "; has " +
+                           std::to_string(count);
+  if (count < facts.capacity.volumes) return good("room", room);
+  return warning("room", room + ": stages no new volume (see docs/operations.md, \"How many volumes\")");
+}
+
 Component unclaimed(const device::Traits& kind, std::uint32_t count) {
   const std::string devices = std::string(kind.prefix) + " devices";
   if (kind.served)
@@ -297,6 +306,7 @@ NodeHealth judge(const NodeFacts& facts) {
   if (!facts.metrics.refused.empty()) all.push_back(metrics(facts.metrics));
   all.push_back(keeper(facts.keeper));
   all.push_back(volumes_by_state(facts));
+  if (facts.capacity.volumes > 0) all.push_back(capacity(facts));
   for (const auto& [kind, count] : facts.unclaimed) all.push_back(unclaimed(device::traits(kind), count));
   for (const auto& [id, of] : facts.clusters) all.push_back(cluster(id, of));
   all.push_back(helpers(facts.hanging));

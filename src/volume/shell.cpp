@@ -50,6 +50,8 @@ class Shell::Impl {
   task<> load_credential(Volume& volume, const Record& record);
   task<result<>> start_beside(Until noted);
   task<result<>> want(std::string id, Wish wish, Until until);
+  bool is_here(const std::string& id, const Staged& wish) const;
+  result<> check_room(const std::string& id, const Wish& wish, const Volume& volume) const;
 
  private:
   friend class Shell;
@@ -76,6 +78,7 @@ class Shell::Impl {
   std::set<std::string> judging_;    ///< clients of images that were given up
   std::vector<LeftOpen> left_open_;  ///< as the agent left; they end with the process
   bool cordoned_ = false;
+  std::optional<Capacity> capacity_;
   HealthTracker health_{clock_, ports_};
   UsageReader usage_{control_, clock_, ports_, volumes_, gate_};
   Steps steps_{control_,
@@ -214,6 +217,29 @@ task<result<>> Shell::Impl::start_beside(Until noted) {
   co_return result<>();
 }
 
+/// Whether the node has the volume's device or mount already, or may have: a stage then adds nothing to carry.
+bool Shell::Impl::is_here(const std::string& id, const Staged& wish) const {
+  const auto mounts = ports_.mounts.table();
+  const auto below = [&](const host::Mount& mount) {
+    return mount.target == wish.path || mount.target.starts_with(wish.path + "/");
+  };
+  return !mounts || std::ranges::any_of(**mounts, below) ||
+         std::ranges::any_of(volume::unclaimed(volumes_, ports_.devices.inventory(), mounts),
+                             [&](const Unclaimed& one) { return one.volume_id == id; });
+}
+
+/// Volumes that are being staged count too: a hundred stages may come at the same time.
+result<> Shell::Impl::check_room(const std::string& id, const Wish& wish, const Volume& volume) const {
+  const auto* staged = std::get_if<Staged>(&wish);
+  if (!capacity_ || staged == nullptr || volume.record || !volume.operations.empty()) return {};
+  std::uint64_t count = 0;
+  for (const auto& [other, one] : volumes_) count += one->record || !one->operations.empty() ? 1 : 0;
+  if (count < capacity_->volumes || is_here(id, *staged)) return {};
+  return Error{errc::exhausted, "this node carries " + std::to_string(count) + " volumes, and it has room for " +
+                                    std::to_string(capacity_->volumes) + ", by " + capacity_->bound +
+                                    ": use another node, or see docs/operations.md, \"How many volumes\""};
+}
+
 task<result<>> Shell::Impl::want(std::string id, Wish wish, Until until) {
   if (shutdown_.begun()) co_return stopping();
   make_real(wish, ports_.files);
@@ -222,6 +248,10 @@ task<result<>> Shell::Impl::want(std::string id, Wish wish, Until until) {
     volumes_.forget_if_idle(id);
     co_return Error{errc::unavailable,
                     "this node is cordoned and stages no new volume: `corbd drain --undo` ends that"};
+  }
+  if (auto room = check_room(id, wish, volume); !room) {
+    volumes_.forget_if_idle(id);
+    co_return room;
   }
   const auto same = [&](const auto& operation) { return operation->wish == wish; };
   auto place = std::find_if(volume.operations.begin(), volume.operations.end(), same);
@@ -347,6 +377,7 @@ std::vector<Change> Shell::timeline(const std::string& volume_id) const {
 }
 void Shell::set_listeners(std::vector<Listener*> listeners) { impl_->health_.set_listeners(std::move(listeners)); }
 void Shell::set_cordoned(bool on) { impl_->cordoned_ = on; }
+void Shell::set_capacity(Capacity capacity) { impl_->capacity_ = std::move(capacity); }
 task<> Shell::stop(Until until) {
   co_await impl_->snapshots_.leave(kSnapshotsEndWithin, kThawsAtEndWithin);
   co_await impl_->shutdown_.stop(until);

@@ -61,6 +61,18 @@ class Driver(unittest.TestCase):
         # A provider's own version.
         self.assertIn("seLinuxMount", only("CSIDriver", helm.objects(kube="1.29.3-gke.100"))["spec"])
 
+    def test_kubelet_is_asked_to_ask_again_for_the_room_of_a_node_by_API_servers_that_know_the_field(self):
+        field = "nodeAllocatableUpdatePeriodSeconds"
+        for kube, expected in (("1.34.9", None), ("1.35.0", 600), ("1.36.2-eks-1", 600)):
+            self.assertEqual(only("CSIDriver", helm.objects(kube=kube))["spec"].get(field), expected)
+        self.assertNotIn(field, only("CSIDriver", helm.objects({"CSIDriver." + field: 0}, kube="1.36.0"))["spec"])
+        with self.assertRaises(helm.Refused):
+            helm.objects({"CSIDriver." + field: 9})
+
+    def test_the_most_volumes_of_a_node_are_a_value(self):
+        self.assertIn("--max-volumes=250", agent_of(told_by("so many volumes"))["args"])
+        self.assertFalse([one for one in agent_of(helm.objects())["args"] if "max-volumes" in one])
+
     def test_topology_is_by_labels(self):
         self.assertIn("--domainlabels=topology.kubernetes.io/region,topology.kubernetes.io/zone", agent_of(told_by("topology"))["args"])
 

@@ -223,6 +223,33 @@ TEST_CASE("a cordoned agent stages nothing new, and serves, repeats and unstages
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
 }
 
+TEST_CASE("a full node stages nothing new, and repeats, serves and unstages what it has") {
+  Scene scene;
+  scene.world.cluster.images["image-2"].id = "id-2";
+  scene.world.agent.shell().set_capacity({1, "--max-volumes"});
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  const auto refused = scene.world.agent.want("image-2", test::staged_wish("image-2"));
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::exhausted);
+  CHECK(grpc_code(errc::exhausted) == 8);
+  CHECK_THAT(refused.error().text, ContainsSubstring("room for 1, by --max-volumes"));
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.want(published_at("/t1")) == errc::ok);
+  CHECK(scene.want(plan::Unpublished{"/t1"}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{test::staged_wish(kId).path}) == errc::ok);
+  CHECK(scene.want(test::staged_wish("image-2"), "image-2") == errc::ok);
+}
+
+TEST_CASE("a full node still takes a volume back whose device it has, though the record is lost") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.agent.kill();
+  scene.world.disk.records.clear();
+  scene.world.agent.start();
+  scene.world.agent.shell().set_capacity({0, "a test"});
+  CHECK(scene.want(test::staged_wish(kId)) != errc::exhausted);
+}
+
 TEST_CASE("an image below 1 MiB is refused before anything is done with it") {
   Scene scene;
   scene.image().size = (1 << 20) - 1;

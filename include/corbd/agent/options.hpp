@@ -27,6 +27,7 @@ struct Options {
   bool watch_all_attachments = false;
   int heal_at_once = 16;
   int io_threads = 1;
+  int max_volumes = 0;  ///< 0: what the node has room for
   int shutdown_grace_s = 90;
   int leave_grace_s = 200;  ///< used in a pod with `handover`
   bool volume_health = false;

@@ -28,6 +28,8 @@ struct Config {
   std::function<result<std::map<std::string, std::string>>()> topology = [] {
     return std::map<std::string, std::string>();
   };
+  /// Returns how many volumes this node has room for; empty: the answer to NodeGetInfo does not say. Control thread.
+  std::function<task<std::uint32_t>(Until until)> max_volumes = nullptr;
   cephcsi::Mounter default_mounter = cephcsi::Mounter::nbd;  ///< for volumes that name no mounter: nbd or krbd
   /// Chooses the mounter of a volume that is to be staged; empty: default_mounter. Control thread.
   std::function<task<result<cephcsi::Mounters>>(std::string volume_id, cephcsi::Attributes attributes, Until until)>

@@ -12,6 +12,7 @@
 #include "corbd/core/time.hpp"
 #include "corbd/device/values.hpp"
 #include "corbd/heal/heal_queue.hpp"
+#include "corbd/volume/capacity.hpp"
 #include "corbd/volume/status.hpp"
 
 namespace corbd::ops {
@@ -98,6 +99,7 @@ struct NodeFacts {
   Registration registration;                 ///< at kubelet
   Outsider api_server, system_bus;
   result<> own_node;  ///< not_found: the API server has no node of this agent's name
+  volume::Capacity capacity;  ///< zero volumes: not known
   PortFacts metrics;
   std::optional<KeeperFacts> keeper;  ///< nothing: this agent has no keeper
   std::optional<ToldFacts> told_to_end;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "corbd/device/link_socket.hpp"
+#include "corbd/volume/capacity.hpp"
 #include "corbd/volume/ports.hpp"
 
 namespace corbd::volume {
@@ -77,6 +78,8 @@ class Shell final : public Volumes {
   /// Cordons the agent (`corbd drain`): a volume without a record is not staged (unavailable). kubelet asks again, and
   /// other nodes are free to take the volume.
   void set_cordoned(bool on);
+  /// Above this number a volume without a record is not staged (exhausted). Until the first call there is no limit.
+  void set_capacity(Capacity capacity);
   /// Leaves: refuses new wishes and further steps, answers the requests that were read from every link, all at once,
   /// and then waits for the steps under way. Locks stay held, because they are the next start's proof of ownership.
   task<> stop(Until until);

@@ -57,6 +57,7 @@ class Served {
     config.mounters = [this](std::string, cephcsi::Attributes attributes, Until) {
       return choose(mounters, attributes.contains("pool"));
     };
+    config.max_volumes = [this](Until) { return room(max_volumes); };
     config.max_calls = max_calls;
     config.volume_health = volume_health;
     config.controller = controller;
@@ -95,6 +96,7 @@ class Served {
     return stub->NodeUnstageVolume(&context, request, &response);
   }
 
+  static task<std::uint32_t> room(std::uint32_t volumes) { co_return volumes; }
   static task<result<cephcsi::Mounters>> choose(result<cephcsi::Mounters> mounters, bool has_attributes) {
     if (!has_attributes) co_return Error{errc::internal, "the attributes are missing"};
     co_return mounters;
@@ -114,6 +116,7 @@ class Served {
   std::map<std::string, int> calls;                          ///< by method and gRPC status; control thread
   result<cephcsi::Mounters> mounters = cephcsi::Mounters();  ///< the answer for every volume
   result<std::map<std::string, std::string>> topology = std::map<std::string, std::string>();
+  std::uint32_t max_volumes = 12;
   std::unique_ptr<corbd::csi::Server> server;
 };
 

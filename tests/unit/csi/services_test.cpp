@@ -193,6 +193,15 @@ TEST_CASE("the answer to NodeGetInfo contains the node's topology with its segme
   CHECK(info.accessible_topology().segments().at("topology.rbd.csi.ceph.com/zone") == "z1");
 }
 
+TEST_CASE("the answer to NodeGetInfo says how many volumes the node has room for") {
+  Served scene;
+  REQUIRE(scene.start());
+  grpc::ClientContext context;
+  v1::NodeGetInfoResponse info;
+  REQUIRE(v1::Node::NewStub(scene.channel())->NodeGetInfo(&context, v1::NodeGetInfoRequest(), &info).ok());
+  CHECK(info.max_volumes_per_node() == 12);
+}
+
 // An orchestrator waits for the topology, because the plugin's capabilities promise one.
 TEST_CASE("the answer to NodeGetInfo contains a topology even if the node has no segments") {
   Served scene;

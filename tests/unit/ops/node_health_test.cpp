@@ -69,6 +69,18 @@ TEST_CASE("whatever is wrong, the verdict is never OK while /readyz or /healthz 
   }
 }
 
+TEST_CASE("a node says how many volumes it has room for, by what, and warns when that is reached") {
+  NodeFacts facts;
+  CHECK(component(facts, "room").text == "there is none");
+  facts.capacity = {3, "300 MiB of memory"};
+  facts.volumes = {{Health::staged, 1}, {Health::staging, 1}};
+  CHECK(component(facts, "room").verdict == Verdict::ok);
+  CHECK(component(facts, "room").text == "for 3 volumes, by 300 MiB of memory; has 2");
+  facts.volumes[Health::staged] = 2;
+  CHECK(component(facts, "room").verdict == Verdict::warning);
+  CHECK(ops::judge(facts).ready());
+}
+
 TEST_CASE("an agent that died is news for an hour, and then no warning any more") {
   NodeFacts facts;
   facts.keeper = ops::KeeperFacts{.deaths = 2, .signal = 11, .since_last = 59min};

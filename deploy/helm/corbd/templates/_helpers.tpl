@@ -135,6 +135,7 @@
 --volume-metrics: nodeplugin.httpMetrics.volumeMetrics
 --io-threads: nodeplugin.ioThreads
 --slow-request: nodeplugin.slowRequestSeconds
+--max-volumes: nodeplugin.maxVolumes
 --trim-every: nodeplugin.trimEvery
 --shutdown-grace: nodeplugin.shutdownGraceSeconds
 --handover: nodeplugin.handover
@@ -198,6 +199,9 @@ true
 {{- end -}}
 {{- if ne (int .Values.nodeplugin.slowRequestSeconds) 30 -}}
 {{- $args = append $args (printf "--slow-request=%d" (int .Values.nodeplugin.slowRequestSeconds)) -}}
+{{- end -}}
+{{- with int .Values.nodeplugin.maxVolumes -}}
+{{- $args = append $args (printf "--max-volumes=%d" .) -}}
 {{- end -}}
 {{- with .Values.nodeplugin.trimEvery -}}
 {{- $args = append $args (printf "--trim-every=%s" .) -}}
