@@ -197,7 +197,8 @@ class Agent final {
     return {.driver = options_.drivername,
             .node = options_.nodeid,
             .plugins_dir = node_files_.real_path(options_.kubelet_dir + "/plugins"),
-            .unstage_orphans = options_.unstage_orphans};
+            .unstage_orphans = options_.unstage_orphans,
+            .remove_startup_taint = options_.remove_startup_taint};
   }
 
   orchestrator::Attachments::Config attachments_config() {
@@ -266,6 +267,7 @@ class Agent final {
   ops::NodeFacts facts() const {
     auto facts = health_.facts();
     facts.told_to_end = runner_.waits_for_next();
+    facts.startup_taint = kubernetes_.startup_taint();
     facts.capacity = capacity_.now();
     return facts;
   }

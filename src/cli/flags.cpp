@@ -101,6 +101,9 @@ constexpr auto kTable = std::to_array<Flag>({
      "Most volumes that this node tells the orchestrator of, and stages; 0: what its nbd numbers, memory, threads and "
      "descriptors allow",
      nullptr, 0, 32768},
+    {"remove-startup-taint", Kind::boolean, &Run::remove_startup_taint,
+     "Remove the taint DRIVERNAME/agent-not-ready from this node once kubelet has registered the driver and the node's "
+     "volumes are served"},
     {"unstage-orphans", Kind::boolean, &Run::unstage_orphans,
      "Unstage volumes that kubelet has forgotten: staged, used by no pod, and not attached to this node for ten "
      "minutes"},

@@ -30,6 +30,15 @@ ApiError not_asked_for(const Resource& resource, const std::string& what) {
                                            ": look at what is between this node and the API server"});
 }
 
+http::Message patch_of(const Resource& resource, const std::string& name, const char* type, std::string body) {
+  http::Message message;
+  message.method = "PATCH";
+  message.target = resource.path + "/" + percent_encoded(name);
+  message.headers.emplace_back("Content-Type", type);
+  message.body = std::move(body);
+  return message;
+}
+
 constexpr std::string_view kNamed = "metadata.name=";
 
 /// The object may be a Secret, and only this wipes it if the caller has left before it was read.
@@ -278,11 +287,12 @@ task<answer<json::object>> Api::create(Resource resource, json::object body, Unt
 }
 
 task<answer<json::object>> Api::patch(Resource resource, std::string name, json::object body, Until until) {
-  http::Message message;
-  message.method = "PATCH";
-  message.target = resource.path + "/" + percent_encoded(name);
-  message.headers.emplace_back("Content-Type", "application/strategic-merge-patch+json");
-  message.body = json::serialize(body);
+  auto message = patch_of(resource, name, "application/strategic-merge-patch+json", json::serialize(body));
+  co_return co_await impl_->ask(std::move(message), {"patch", resource.rbac, name}, until);
+}
+
+task<answer<json::object>> Api::json_patch(Resource resource, std::string name, json::array operations, Until until) {
+  auto message = patch_of(resource, name, "application/json-patch+json", json::serialize(operations));
   co_return co_await impl_->ask(std::move(message), {"patch", resource.rbac, name}, until);
 }
 

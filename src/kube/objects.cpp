@@ -1,6 +1,7 @@
 #include "corbd/kube/objects.hpp"
 #include "corbd/core/utc.hpp"
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <ctime>
 
@@ -91,8 +92,8 @@ Node node_of(const json::object& object) {
     node.ready_since = text(one.get_object(), "lastTransitionTime");
   }
   for (const auto& taint : array(object, "spec", "taints"))
-    if (taint.is_object())
-      node.out_of_service |= text(taint.get_object(), "key") == "node.kubernetes.io/out-of-service";
+    if (taint.is_object()) node.taints.push_back(text(taint.get_object(), "key"));
+  node.out_of_service = std::ranges::find(node.taints, "node.kubernetes.io/out-of-service") != node.taints.end();
   return node;
 }
 
@@ -118,6 +119,25 @@ VolumeAttachment volume_attachment_of(const json::object& object) {
 bool attaches(const json::object& driver) {
   const auto* required = at(driver, "spec", "attachRequired");
   return required == nullptr || !required->is_bool() || required->get_bool();
+}
+
+bool lists_driver(const json::object& csi_node, const std::string& driver) {
+  return std::ranges::any_of(array(csi_node, "spec", "drivers"), [&](const auto& one) {
+    return one.is_object() && text(one.get_object(), "name") == driver;
+  });
+}
+
+json::array without_taint(const json::object& node, const std::string& key) {
+  const auto& taints = array(node, "spec", "taints");
+  json::array operations;
+  // From the last one on, so that each keeps its place until its turn.
+  for (std::size_t at = taints.size(); at-- > 0;) {
+    if (!taints[at].is_object() || text(taints[at].get_object(), "key") != key) continue;
+    const std::string path = "/spec/taints/" + std::to_string(at);
+    operations.push_back(json::object{{"op", "test"}, {"path", path}, {"value", taints[at]}});
+    operations.push_back(json::object{{"op", "remove"}, {"path", path}});
+  }
+  return operations;
 }
 
 std::string volume_attachment_name(const std::string& handle, const std::string& driver, const std::string& node) {

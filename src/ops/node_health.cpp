@@ -303,6 +303,9 @@ NodeHealth judge(const NodeFacts& facts) {
     all.push_back(warning("node", facts.own_node.error().text +
                                       ". Meanwhile no VolumeAttachment proves that a volume is this node's, and "
                                       "Events about the node cannot be shown"));
+  if (!facts.startup_taint.empty())
+    all.push_back(
+        warning("startup-taint", "still on this node, so no pod without a toleration comes: " + facts.startup_taint));
   if (!facts.metrics.refused.empty()) all.push_back(metrics(facts.metrics));
   all.push_back(keeper(facts.keeper));
   all.push_back(volumes_by_state(facts));

@@ -32,14 +32,20 @@ Kubernetes::Kubernetes(executor control, Clock& clock, const Needs& needs, const
               finder_config(config, objects_)),
       orphans_(
           control, clock, orchestrator_.attachments(), [this] { return own_.now(); }, volumes_,
-          orphans_config(config, reporter_)) {}
+          orphans_config(config, reporter_)),
+      taint_(control, clock, needs.api, own_, volumes_,
+             {.driver = config.driver, .node = config.node, .remove = config.remove_startup_taint}) {}
 
 void Kubernetes::start() {
-  own_.on_change([this] { orphans_.note_node(); });
+  own_.on_change([this] {
+    orphans_.note_node();
+    taint_.note_node();
+  });
   own_.start();
   orchestrator_.attachments().start(volumes_);
   finder_.start();
   orphans_.start();
+  taint_.start();
 }
 
 void Kubernetes::changed(const volume::Change& change) {
@@ -59,6 +65,7 @@ task<result<std::string>> Kubernetes::storage_class(std::string volume_id, Until
 
 task<> Kubernetes::stop(Until until) {
   own_.on_change(nullptr);
+  co_await taint_.stop(until);
   co_await finder_.stop(until);
   co_await orphans_.stop(until);
   co_await orchestrator_.stop(until);

@@ -4,7 +4,6 @@ import unittest
 
 import helm
 import yaml
-from helm import only
 from switches import SWITCHES
 
 

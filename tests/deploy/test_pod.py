@@ -145,7 +145,7 @@ class Rights(unittest.TestCase):
                 # The sidecar's part of what the agent has.
                 self.assertTrue(volumes[more].startswith(volumes["kubelet"] + "/"), "%s: %s" % (name, more))
 
-    def test_only_two_switches_give_more_rights_on_the_API_server_and_these_are_they(self):
+    def test_no_switch_but_these_gives_more_rights_on_the_API_server(self):
         default, more = rules(helm.objects()), {}
         for name, values in SWITCHES.items():
             # The driver's name is in a right. Secrets have a test of their own.
@@ -154,6 +154,7 @@ class Rights(unittest.TestCase):
                 more[name] = {(kind, resource, only_this, verb) for kind, _, _, resource, only_this, verb in given}
         self.assertEqual(more, {
             "VolumeAttachments by a watch": {("ClusterRole", "volumeattachments", None, verb) for verb in ("list", "watch")},
+            "a startup taint": {("ClusterRole", "csinodes", None, "get"), ("ClusterRole", "nodes", None, "patch")},
             "a KMS with something of each tenant": {("Role", "configmaps", None, "get"),
                                                     ("Role", "serviceaccounts/token", "ceph-csi-vault-sa", "create")},
             "a KMS with tenants everywhere": {("ClusterRole", "configmaps", None, "get")},

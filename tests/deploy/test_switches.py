@@ -69,9 +69,31 @@ class Driver(unittest.TestCase):
         with self.assertRaises(helm.Refused):
             helm.objects({"CSIDriver." + field: 9})
 
+    def test_the_scheduler_keeps_pods_from_nodes_without_the_driver_on_API_servers_that_know_the_field(self):
+        field = "preventPodSchedulingIfMissing"
+        for kube, expected in (("1.36.9", None), ("1.37.0", True), ("1.38.0-alpha.1", True)):
+            self.assertEqual(only("CSIDriver", helm.objects(kube=kube))["spec"].get(field), expected)
+        self.assertNotIn(field, only("CSIDriver", helm.objects({"CSIDriver." + field: False}, kube="1.37.0"))["spec"])
+
     def test_the_most_volumes_of_a_node_are_a_value(self):
         self.assertIn("--max-volumes=250", agent_of(told_by("so many volumes"))["args"])
         self.assertFalse([one for one in agent_of(helm.objects())["args"] if "max-volumes" in one])
+
+    def test_only_the_startup_taint_s_value_gives_the_right_to_patch_nodes_and_the_agent_tolerates_that_taint(self):
+        found = told_by("a startup taint")
+        self.assertIn("--remove-startup-taint", agent_of(found)["args"])
+        self.assertEqual(pod_of(found)["tolerations"], [{"key": "gpu", "operator": "Exists"}, {"key": "rbd.csi.ceph.com/agent-not-ready", "operator": "Exists"}])
+        self.assertEqual([verbs for _, _, _, verbs in role(found, "csinodes")], [["get"]])
+        self.assertEqual(sorted(verbs for _, _, _, verbs in role(found, "nodes")), [["get", "list", "watch"], ["patch"]])
+        account = only("ServiceAccount", found)["metadata"]
+        for one in found:
+            if one["kind"] == "ClusterRoleBinding":
+                self.assertEqual(one["subjects"], [{"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}])
+        for name, values in SWITCHES.items():
+            if name != "a startup taint":
+                others = helm.objects(values)
+                self.assertFalse([verbs for _, _, _, verbs in role(others, "nodes") if "patch" in verbs], name)
+                self.assertNotIn("--remove-startup-taint", agent_of(others)["args"], name)
 
     def test_topology_is_by_labels(self):
         self.assertIn("--domainlabels=topology.kubernetes.io/region,topology.kubernetes.io/zone", agent_of(told_by("topology"))["args"])

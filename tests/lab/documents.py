@@ -69,6 +69,7 @@ ELSEWHERE = {
         "corbd drain": "the story runs it as the page on migrations has it",
         "kubectl corbd": "the story runs it as the page on migrations has it"},
     (RUNBOOK, None): {
+        "kubectl taint node NODE DRIVERNAME/agent-not-ready-": ("tests/lab/kube_lab.cpp", 'kubectl("taint node '),
         "corbd mount --refresh-keys": ("deploy/systemd/corbd-keys.service", "corbd mount --refresh-keys"),
         "corbd status": (SEEN, '"status"'), "corbd volumes": (SEEN, '"volumes"'), "corbd volume ID": (SEEN, '"volume", volume.id'),
         "corbd events": ("tests/unit/cli/agent_test.cpp", '"events"'), "corbd top --sort latency": ("tests/unit/cli/top_test.cpp", "sort_top"),

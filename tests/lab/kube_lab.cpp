@@ -2,6 +2,7 @@
 // one does. `scripts/lab/kubernetes env DIR` prints the variables. CORBD_LAB_KUBECONFIG says how to reach the server,
 // CORBD_LAB_KUBE_NOBODY is the token of a user without rights, and CORBD_LAB_KUBE_FORGOTTEN is a version whose events
 // the server has forgotten.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +11,7 @@
 #include "corbd/kube/objects.hpp"
 #include "corbd/kube/own_node.hpp"
 #include "corbd/orchestrator/holder_nodes.hpp"
+#include "corbd/orchestrator/startup_taint.hpp"
 #include "support/api_client.hpp"
 #include "support/api_server.hpp"
 #include "support/folder.hpp"
@@ -154,6 +156,38 @@ TEST_CASE("a real server: the labels of this node arrive, and follow changes", "
     co_await node.stop({});
     co_return true;
   }(own));
+}
+
+TEST_CASE("a real server: a JSON patch removes one taint, and nothing if another client has changed the list",
+          "[kube]") {
+  ApiClient client(admin());
+  const auto name = fresh("node");
+  const auto taint = [](const char* key) { return object{{"key", key}, {"effect", "NoExecute"}}; };
+  const auto key = orchestrator::startup_taint("rbd.csi.ceph.com");
+  auto made = node(name, "a");
+  made["spec"] = object{{"taints", boost::json::array{taint("gpu"), taint(key.c_str()), taint("other")}}};
+  REQUIRE(client.create(kube::kNodes, made));
+  // The server adds taints of its own to a node that is not ready.
+  const auto has = [&](const std::string& one) {
+    const auto keys = kube::node_of(client.get(kube::kNodes, name).value()).taints;
+    return std::ranges::find(keys, one) != keys.end();
+  };
+  const auto removal = [&] { return kube::without_taint(client.get(kube::kNodes, name).value(), key); };
+  const auto sent = [&](const boost::json::array& patch) { return client.json_patch(kube::kNodes, name, patch); };
+  const auto stale = removal();
+  REQUIRE(kubectl("taint node " + name + " gpu-") == 0);
+  CHECK_FALSE(sent(stale));
+  CHECK(has(key));
+  const auto fitting = removal();
+  CHECK(sent(fitting));
+  CHECK_FALSE(has(key));
+  CHECK(has("other"));
+  // The rights of deploy/kubernetes/base are not enough, and the error says what lacks.
+  ApiClient agent(kube::read_kubeconfig(env("CORBD_LAB_KUBE_AGENT")).value());
+  const auto refused = agent.json_patch(kube::kNodes, name, fitting);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().error.code == errc::permission_denied);
+  CHECK_THAT(refused.error().error.text, ContainsSubstring("patch"));
 }
 
 TEST_CASE("a real server: the agent's service account sees a node as out of service while kubectl has it tainted so",

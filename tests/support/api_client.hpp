@@ -47,6 +47,9 @@ class ApiClient {
   auto patch(const kube::Resource& resource, const std::string& name, boost::json::object body) {
     return run(api().patch(resource, name, std::move(body), {}));
   }
+  auto json_patch(const kube::Resource& resource, const std::string& name, boost::json::array operations) {
+    return run(api().json_patch(resource, name, std::move(operations), {}));
+  }
   /// Runs a watch to its end, and returns its events and how it ended.
   std::pair<std::vector<kube::Change>, kube::answer<>> watch(const kube::Resource& resource, const std::string& name,
                                                              std::string version, std::chrono::seconds timeout,

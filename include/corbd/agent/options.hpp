@@ -27,7 +27,8 @@ struct Options {
   bool watch_all_attachments = false;
   int heal_at_once = 16;
   int io_threads = 1;
-  int max_volumes = 0;  ///< 0: what the node has room for
+  int max_volumes = 0;                ///< 0: what the node has room for
+  bool remove_startup_taint = false;  ///< DRIVER/agent-not-ready
   int shutdown_grace_s = 90;
   int leave_grace_s = 200;  ///< used in a pod with `handover`
   bool volume_health = false;

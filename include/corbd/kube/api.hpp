@@ -1,6 +1,7 @@
 // Calls of the API server: get, list, watch, create, patch. It reads tokens and certificates again when they rotate.
 #pragma once
 
+#include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <functional>
 #include <memory>
@@ -59,6 +60,9 @@ class Api {
   task<answer<boost::json::object>> create(Resource resource, boost::json::object body, Until until);
   /// Sends a strategic merge patch.
   task<answer<boost::json::object>> patch(Resource resource, std::string name, boost::json::object body, Until until);
+  /// Sends a JSON patch: operations that the server carries out all together, or not at all.
+  task<answer<boost::json::object>> json_patch(Resource resource, std::string name, boost::json::array operations,
+                                               Until until);
 
   /// Whether the server answers and recognises us. It asks for the server's version, unless a caller had an answer
   /// within `fresh`. A refusal of one object is an answer.

@@ -19,6 +19,7 @@ inline const Resource kNodes{"/api/v1/nodes", "nodes"};
 inline const Resource kPersistentVolumes{"/api/v1/persistentvolumes", "persistentvolumes"};
 inline const Resource kVolumeAttachments{"/apis/storage.k8s.io/v1/volumeattachments",
                                          "volumeattachments.storage.k8s.io"};
+inline const Resource kCSINodes{"/apis/storage.k8s.io/v1/csinodes", "csinodes.storage.k8s.io"};
 inline const Resource kDrivers{"/apis/storage.k8s.io/v1/csidrivers", "csidrivers.storage.k8s.io"};
 Resource secrets_of(const std::string& name_space);
 Resource config_maps_of(const std::string& name_space);
@@ -32,6 +33,7 @@ struct Node {
   std::vector<std::string> addresses;         ///< internal IPs: "10.0.0.7". Several nodes may share an external one
   std::optional<bool> ready;                  ///< nothing: the node's status does not say
   std::string ready_since;                    ///< since when the node is ready, or not
+  std::vector<std::string> taints;            ///< their keys
   bool out_of_service = false;  ///< by its taint: the cluster assumes it dead, and detaches its volumes by force
 };
 Node node_of(const boost::json::object& object);
@@ -52,6 +54,13 @@ std::string volume_attachment_name(const std::string& handle, const std::string&
 
 /// Whether Kubernetes attaches the volumes of a CSIDriver. It does, unless the object says otherwise.
 bool attaches(const boost::json::object& driver);
+
+/// Whether kubelet has registered the driver, by the node's CSINode.
+bool lists_driver(const boost::json::object& csi_node, const std::string& driver);
+
+/// Returns a JSON patch that removes every taint of that key from a Node, each only if it still is where it was read.
+/// Others write taints at the same time. Empty: there is no such taint.
+boost::json::array without_taint(const boost::json::object& node, const std::string& key);
 
 struct Reference {
   std::string name, name_space;

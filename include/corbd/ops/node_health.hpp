@@ -98,7 +98,8 @@ struct NodeFacts {
   std::map<device::Kind, result<>> drivers;  ///< whether the driver is loaded, for each kind that this agent serves
   Registration registration;                 ///< at kubelet
   Outsider api_server, system_bus;
-  result<> own_node;  ///< not_found: the API server has no node of this agent's name
+  result<> own_node;          ///< not_found: the API server has no node of this agent's name
+  std::string startup_taint;  ///< why the node still has its startup taint; empty: it has none
   volume::Capacity capacity;  ///< zero volumes: not known
   PortFacts metrics;
   std::optional<KeeperFacts> keeper;  ///< nothing: this agent has no keeper

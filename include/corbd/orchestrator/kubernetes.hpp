@@ -7,6 +7,7 @@
 #include "corbd/orchestrator/finder.hpp"
 #include "corbd/orchestrator/orphans.hpp"
 #include "corbd/orchestrator/reporter.hpp"
+#include "corbd/orchestrator/startup_taint.hpp"
 #include "corbd/volume/ports.hpp"
 
 namespace corbd::orchestrator {
@@ -17,6 +18,7 @@ class Kubernetes final : public volume::Listener {
   struct Config {
     std::string driver, node, plugins_dir;
     bool unstage_orphans = false;
+    bool remove_startup_taint = false;
   };
   struct Needs {
     BlockingPool& pool;
@@ -46,6 +48,8 @@ class Kubernetes final : public volume::Listener {
   }
   /// Returns why an unclaimed device is not served, by volume ID.
   const std::map<std::string, std::string>& left() const { return finder_.left(); }
+  /// Returns why the node still has its startup taint; empty: it has none.
+  const std::string& startup_taint() const { return taint_.why(); }
   task<> stop(Until until);
 
  private:
@@ -56,6 +60,7 @@ class Kubernetes final : public volume::Listener {
   Reporter reporter_;
   Finder finder_;
   Orphans orphans_;
+  StartupTaint taint_;
 };
 
 }  // namespace corbd::orchestrator

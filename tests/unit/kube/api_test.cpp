@@ -409,8 +409,10 @@ TEST_CASE("an object is created by POST with its body, and changed by PATCH unde
   Scene scene(always(201, "{}"));
   CHECK(scene.run(scene.api().create(kThings, {{"reason", "x"}}, {})));
   CHECK(scene.run(scene.api().patch(kThings, "one", {{"count", 2}}, {})));
+  CHECK(scene.run(scene.api().json_patch(kThings, "one", {boost::json::object{{"op", "test"}}}, {})));
   const auto requests = scene.server.requests();
-  REQUIRE(requests.size() == 2);
+  REQUIRE(requests.size() == 3);
+  CHECK(requests[2].body == R"([{"op":"test"}])");
   CHECK(requests[0].method == "POST");
   CHECK(requests[0].body == R"({"reason":"x"})");
   CHECK(requests[1].method == "PATCH");

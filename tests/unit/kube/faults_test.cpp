@@ -43,6 +43,7 @@ std::map<std::string, kube::ApiError> failures(const ApiServer::Script& script) 
   keep("watch", scene.watch().second);
   keep("create", scene.run(scene.api().create(kThings, {}, {})));
   keep("patch", scene.run(scene.api().patch(kThings, "one", {}, {})));
+  keep("json_patch", scene.run(scene.api().json_patch(kThings, "one", {}, {})));
   return all;
 }
 
@@ -90,7 +91,7 @@ TEST_CASE("an object of 100 MB is aborted after a few MB, however it is requeste
 TEST_CASE("an object with too many names is refused in every call") {
   CHECK(Scene(always(200, thing_with(1, 600))).get().value().at("data").as_array()[0].as_object().size() == 600);
   const auto too_many = failures(always(200, thing_with(1, 8001)));
-  REQUIRE(too_many.size() == 5);
+  REQUIRE(too_many.size() == 6);
   for (const auto& [call, failure] : too_many) {
     CAPTURE(call);
     CHECK(failure.error.code == errc::exhausted);
@@ -164,7 +165,7 @@ TEST_CASE("a refusal that is no Status makes the server unavailable however long
     peer.begin(403);
     for (;;) peer.piece(std::string(kMiB, 'x'));
   });
-  REQUIRE(refused.size() == 5);
+  REQUIRE(refused.size() == 6);
   for (const auto& [call, failure] : refused) {
     CAPTURE(call);
     CHECK(failure.error.code == errc::unavailable);
@@ -193,18 +194,19 @@ TEST_CASE("every status has its code in every call, and the text names both") {
                                                      {504, errc::unavailable}}));
   const std::string says = R"({"kind":"Status","reason":"NotFound","details":{"name":"one","kind":"things"}})";
   const auto refused = failures(always(status, says, "Location: http://127.0.0.1:1/\r\n"));
-  REQUIRE(refused.size() == 5);
+  REQUIRE(refused.size() == 6);
   for (const auto& [call, failure] : refused) {
     CAPTURE(call, status);
     // Only where one object is asked for by its name can that one be absent. Of a create it is the namespace.
-    const bool by_name = call == "get" || call == "patch";
+    const std::string verb = call == "json_patch" ? "patch" : call;
+    const bool by_name = verb == "get" || verb == "patch";
     const errc absent = call == "create" ? errc::failed_precondition : errc::unavailable;
     CHECK(failure.error.code == (status == 404 && !by_name ? absent : code));
     CHECK_THAT(failure.error.text,
-               ContainsSubstring(call + " /api/v1/things") && ContainsSubstring(std::to_string(status)));
+               ContainsSubstring(verb + " /api/v1/things") && ContainsSubstring(std::to_string(status)));
     CHECK((failure.kind == kube::ApiError::Kind::expired) == (status == 410));
     CHECK((failure.kind == kube::ApiError::Kind::throttled) == (status == 429));
-    if (status == 403) CHECK_THAT(failure.error.text, ContainsSubstring("grant the verb '" + call + "' on 'things'"));
+    if (status == 403) CHECK_THAT(failure.error.text, ContainsSubstring("grant the verb '" + verb + "' on 'things'"));
   }
 }
 

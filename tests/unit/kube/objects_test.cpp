@@ -37,6 +37,23 @@ TEST_CASE("the attached volumes and the out-of-service taint of a Node are read"
   CHECK(node.volumes_attached == std::vector<std::string>{kube::attached_name("h", "d")});
   CHECK(node.out_of_service);
   CHECK_FALSE(kube::node_of(object(R"({"spec":{"taints":[{"key":"other"}]}})")).out_of_service);
+  CHECK(node.taints == std::vector<std::string>{"other", "node.kubernetes.io/out-of-service"});
+}
+
+TEST_CASE("the drivers that kubelet has registered are read from the CSINode") {
+  CHECK(kube::lists_driver(object(R"({"spec":{"drivers":[{"name":"other"},{"name":"d"}]}})"), "d"));
+  CHECK_FALSE(kube::lists_driver(object(R"({"spec":{"drivers":[{"name":"other"}]}})"), "d"));
+  CHECK_FALSE(kube::lists_driver(object(R"({"spec":{"drivers":null}})"), "d"));
+}
+
+TEST_CASE("a patch without a taint removes all taints of that key from the last one on, each only where it was read") {
+  const auto node = object(R"({"spec":{"taints":[{"key":"k","effect":"NoExecute"},{"key":"other"},{"key":"k"}]}})");
+  CHECK(kube::without_taint(node, "k") == boost::json::parse(R"([
+      {"op":"test","path":"/spec/taints/2","value":{"key":"k"}},{"op":"remove","path":"/spec/taints/2"},
+      {"op":"test","path":"/spec/taints/0","value":{"key":"k","effect":"NoExecute"}},
+      {"op":"remove","path":"/spec/taints/0"}])"));
+  CHECK(kube::without_taint(node, "none").empty());
+  CHECK(kube::without_taint(object("{}"), "k").empty());
 }
 
 TEST_CASE("the addresses of a Node, its readiness and since when are read") {

@@ -81,6 +81,14 @@ TEST_CASE("a node says how many volumes it has room for, by what, and warns when
   CHECK(ops::judge(facts).ready());
 }
 
+TEST_CASE("a startup taint that is still on the node is a warning with its reason, and no probe fails for it") {
+  NodeFacts facts;
+  facts.startup_taint = "kubelet has not registered this driver yet";
+  CHECK(component(facts, "startup-taint").verdict == Verdict::warning);
+  CHECK_THAT(component(facts, "startup-taint").text, ContainsSubstring("kubelet has not registered"));
+  CHECK(ops::judge(facts).ready());
+}
+
 TEST_CASE("an agent that died is news for an hour, and then no warning any more") {
   NodeFacts facts;
   facts.keeper = ops::KeeperFacts{.deaths = 2, .signal = 11, .since_last = 59min};

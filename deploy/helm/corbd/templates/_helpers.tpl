@@ -136,6 +136,7 @@
 --io-threads: nodeplugin.ioThreads
 --slow-request: nodeplugin.slowRequestSeconds
 --max-volumes: nodeplugin.maxVolumes
+--remove-startup-taint: nodeplugin.startupTaint
 --trim-every: nodeplugin.trimEvery
 --shutdown-grace: nodeplugin.shutdownGraceSeconds
 --handover: nodeplugin.handover
@@ -150,6 +151,17 @@
 {{- if and .handover (eq .updateStrategy "RollingUpdate") (not $.Values.csiAddons.enabled) (semverCompare ">=1.22.0-0" $.Capabilities.KubeVersion.Version) -}}
 true
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The pod's tolerations. With startupTaint the agent has to run on a node that still has the taint. */}}
+{{- define "corbd.tolerations" -}}
+{{- $all := .Values.nodeplugin.tolerations -}}
+{{- if .Values.nodeplugin.startupTaint -}}
+{{- $all = append $all (dict "key" (printf "%s/agent-not-ready" .Values.driverName) "operator" "Exists") -}}
+{{- end -}}
+{{- with $all -}}
+{{- toYaml . -}}
 {{- end -}}
 {{- end -}}
 
@@ -202,6 +214,9 @@ true
 {{- end -}}
 {{- with int .Values.nodeplugin.maxVolumes -}}
 {{- $args = append $args (printf "--max-volumes=%d" .) -}}
+{{- end -}}
+{{- if .Values.nodeplugin.startupTaint -}}
+{{- $args = append $args "--remove-startup-taint" -}}
 {{- end -}}
 {{- with .Values.nodeplugin.trimEvery -}}
 {{- $args = append $args (printf "--trim-every=%s" .) -}}
