@@ -93,19 +93,43 @@ std::vector<NewFilesystem> try_mkfs(const std::map<std::string, std::string>& op
   return all;
 }
 
+namespace {
+
+std::string_view next_word(std::string_view& command_line) {
+  const auto end = std::min(command_line.find('\0'), command_line.size());
+  const std::string_view word = command_line.substr(0, end);
+  command_line.remove_prefix(std::min(end + 1, command_line.size()));
+  return word;
+}
+
+}  // namespace
+
 std::string flag_of(std::string_view command_line, std::string_view name) {
   const std::string flag = "-" + std::string(name);
   bool next = false;
   while (!command_line.empty()) {
-    const auto end = std::min(command_line.find('\0'), command_line.size());
-    std::string_view word = command_line.substr(0, end);
-    command_line.remove_prefix(std::min(end + 1, command_line.size()));
+    std::string_view word = next_word(command_line);
     if (next) return std::string(word);
     if (word.starts_with("--")) word.remove_prefix(1);
     if (word.starts_with(flag + "=")) return std::string(word.substr(flag.size() + 1));
     next = word == flag;
   }
   return "";
+}
+
+bool is_on(std::string_view command_line, std::string_view name) {
+  const std::string flag = "-" + std::string(name);
+  bool on = false;
+  while (!command_line.empty()) {
+    std::string_view word = next_word(command_line);
+    if (word.starts_with("--")) word.remove_prefix(1);
+    if (word == flag) on = true;
+    if (!word.starts_with(flag + "=")) continue;
+    word.remove_prefix(flag.size() + 1);
+    // Each value that Go takes for true begins so, and the agent has refused any other.
+    on = word.starts_with('1') || word.starts_with('t') || word.starts_with('T');
+  }
+  return on;
 }
 
 }  // namespace corbd::doctor

@@ -165,15 +165,24 @@ std::vector<NbdDevice> nbd_devices() {
 }
 
 /// Reads the host's files, also from a pod that sees the host's processes.
+std::string hosts_root() { return host::pid_namespace() == host::kHostPids ? "/proc/1/root" : ""; }
+
 std::optional<LvmView> see_lvm() {
-  const std::string root = host::pid_namespace() == host::kHostPids ? "/proc/1/root" : "";
-  const std::string folder = root + "/etc/lvm";
+  const std::string folder = hosts_root() + "/etc/lvm";
   std::string text;
   for (const char* name : {"/lvm.conf", "/lvmlocal.conf"})
     if (const auto read = read_file(folder + name, kMaxText)) text += *read + "\n";
   if (text.empty()) return std::nullopt;
   const auto devices = read_file(folder + "/devices/system.devices", kMaxText);
   return view_of_lvm(text, devices ? std::optional(*devices) : std::nullopt);
+}
+
+/// Looks for rbd-nbd, and whether the agent counts on its absence.
+void see_rbd_nbd(Inputs& inputs) {
+  const auto command_line = inputs.admin ? read_of_agent(inputs.options.state_dir, "cmdline") : std::nullopt;
+  inputs.no_rbd_nbd = command_line && is_on(*command_line, "no-rbd-nbd");
+  inputs.zeroing_numbers = nbd::zeroing_numbers("/sys");
+  inputs.rbd_nbd = signs_of_rbd_nbd(hosts_root(), "/proc", command_line.value_or(""));
 }
 
 /// Adds the volume of a record's file.
@@ -269,6 +278,7 @@ Inputs gather(const Options& options, const v1::Program& own) {
   inputs.devices = nbd_devices();
   inputs.read_only_numbers = nbd::read_only_numbers("/sys");
   inputs.lvm = see_lvm();
+  see_rbd_nbd(inputs);
   inputs.keys = keys_of(inputs.records, options.runtime_dir);
   // Unreadable rules have a finding of their own.
   auto keyrings =

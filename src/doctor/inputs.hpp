@@ -110,6 +110,9 @@ struct Inputs : Readings {
   std::vector<Monitor> monitors;
   std::vector<NbdDevice> devices;
   std::vector<std::uint32_t> read_only_numbers;  ///< free nbd numbers that are read-only
+  std::vector<std::uint32_t> zeroing_numbers;    ///< nbd numbers, in use or free, that take WRITE_ZEROES
+  bool no_rbd_nbd = false;                       ///< the agent runs with --no-rbd-nbd
+  std::vector<std::string> rbd_nbd;              ///< signs of rbd-nbd: "process 4711 is rbd-nbd"
   std::optional<LvmView> lvm;                    ///< absent: no lvm.conf
   std::vector<ToolSeen> tools;
   std::vector<FilesystemSeen> filesystems;  ///< none if no agent answers
@@ -152,6 +155,7 @@ void judge_ceph(const Inputs& inputs, std::vector<Finding>& into);
 /// Needs an lvm.conf.
 Finding judge_lvm(const Inputs& inputs);
 Finding judge_combinations(const Inputs& inputs);
+Finding judge_rbd_nbd(const Inputs& inputs);
 Finding judge_versions(const Inputs& inputs);
 /// Returns why the agent cannot hand over to `next`, in the words of its own refusal (src/handover/messages.hpp).
 /// Empty: it can.
@@ -163,6 +167,8 @@ std::string redacted_text(std::string_view text);
 
 /// Returns the value of "--NAME=VALUE" or "--NAME VALUE" in the text of /proc/<pid>/cmdline; empty: it is not there.
 std::string flag_of(std::string_view command_line, std::string_view name);
+/// Whether a boolean flag is on in such a text, by Go's grammar: "--NAME", "--NAME=true".
+bool is_on(std::string_view command_line, std::string_view name);
 /// Finds the volumes with integrityMode. A record does not say it, but the mappings above the volume's device do.
 void find_integrity(Records& records, const std::vector<device::Seen>& devices);
 /// Filesystems of volumes that have a record. `mounted`: the kernel's names of the mounted devices.
@@ -182,6 +188,8 @@ void read_filesystems(std::vector<FilesystemSeen>& all, const std::map<std::stri
 std::vector<NewFilesystem> try_mkfs(const std::map<std::string, std::string>& options,
                                     const HelperProgram& helper = {});
 Keyrings read_keyrings(const std::string& mounts_dir, const std::string& ceph_dir, const Choosing& choosing = {});
+/// Looks for rbd-nbd below the host's `root` and in `proc`. `agent`: the agent's command line, which is no sign.
+std::vector<std::string> signs_of_rbd_nbd(const std::string& root, const std::string& proc, const std::string& agent);
 /// Tries a TCP connection to each, 2 s each, all at once, 10 s together; fills in `answers`.
 void ask_monitors(std::vector<Monitor>& monitors);
 /// Returns the rights that the API server grants to this pod; failed_precondition: there is no API server.

@@ -230,13 +230,11 @@ void devices(const Inputs& inputs, std::vector<Finding>& into) {
       ++served;
   }
   if (inputs.lvm) into.push_back(judge_lvm(inputs));
-  if (!inputs.read_only_numbers.empty()) {
-    std::vector<std::string> paths;
-    for (const auto index : inputs.read_only_numbers) paths.push_back(device::path(index));
-    into.push_back(ok("read-only-numbers", listed(paths) +
+  if (!inputs.read_only_numbers.empty())
+    into.push_back(ok("read-only-numbers", paths_of(inputs.read_only_numbers) +
                                                ": free, and an earlier user left them read-only. corbd makes such a "
                                                "number writable when it takes it"));
-  }
+  into.push_back(judge_rbd_nbd(inputs));
   into.push_back(
       ok("devices", std::to_string(served) + " of " + std::to_string(inputs.devices.size()) + " have a server"));
 }

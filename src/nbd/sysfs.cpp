@@ -117,6 +117,15 @@ std::vector<std::uint32_t> read_only_numbers(const std::string& sysfs) {
   return *all;
 }
 
+std::vector<std::uint32_t> zeroing_numbers(const std::string& sysfs) {
+  auto all = indices(sysfs);
+  if (!all) return {};
+  std::erase_if(*all, [&](std::uint32_t index) {
+    return number_of<std::uint64_t>(folder_of(sysfs, index) / "queue/write_zeroes_max_bytes") == 0;
+  });
+  return *all;
+}
+
 bool driver_present(const std::string& sysfs) {
   std::error_code ignored;
   return fs::exists(sysfs + "/module/nbd", ignored);

@@ -40,6 +40,14 @@ struct Readings {
 /// `root`: prefix of the host's root folder; empty: it is ours.
 Readings read_node(const Options& options, const std::string& root);
 
+/// The only thing that takes WRITE_ZEROES back from a number (rule 21).
+inline constexpr const char* kLoadNbdAnew =
+    "once no nbd device is in use here, run `modprobe -r nbd && modprobe nbd nbds_max=0` on the node, or reboot it";
+/// Returns "/dev/nbd0, /dev/nbd3".
+std::string paths_of(const std::vector<std::uint32_t>& numbers);
+/// Whether a process, a folder of /proc, is ceph-csi's node plugin, or an agent under its name.
+bool is_ceph_csi(const std::string& process);
+
 /// The agent's view of a volume.
 struct AgentVolume {
   std::string state;                                       ///< "staged", "unproven"

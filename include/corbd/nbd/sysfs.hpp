@@ -32,6 +32,8 @@ result<std::vector<Number>> free_numbers(const std::string& sysfs, const std::ve
                                          std::size_t count);
 /// Returns the numbers of unconfigured devices that refuse writes: an earlier user left them so.
 std::vector<std::uint32_t> read_only_numbers(const std::string& sysfs);
+/// Returns the numbers, configured or not, whose device sends WRITE_ZEROES. Whoever gets such a number must answer it.
+std::vector<std::uint32_t> zeroing_numbers(const std::string& sysfs);
 /// Whether the driver is loaded or built in.
 bool driver_present(const std::string& sysfs);
 

@@ -183,6 +183,69 @@ TEST_CASE("the agent's --mkfs-options are read from its command line") {
   CHECK(flag_of("", "mkfs-options").empty());
 }
 
+TEST_CASE("a boolean flag of the agent is read from its command line as Go reads it") {
+  const auto line = [](std::initializer_list<const char*> words) {
+    std::string text;
+    for (const char* word : words) text += std::string(word) + std::string(1, 0);
+    return text;
+  };
+  CHECK(is_on(line({"corbd", "run", "--no-rbd-nbd", "--verbose"}), "no-rbd-nbd"));
+  CHECK(is_on(line({"cephcsi", "-no-rbd-nbd=1"}), "no-rbd-nbd"));
+  CHECK(is_on(line({"corbd", "run", "--no-rbd-nbd=True"}), "no-rbd-nbd"));
+  CHECK_FALSE(is_on(line({"corbd", "run", "--no-rbd-nbd=false"}), "no-rbd-nbd"));
+  CHECK_FALSE(is_on(line({"corbd", "run", "--no-rbd-nbd-at-all", "--verbose"}), "no-rbd-nbd"));
+  CHECK_FALSE(is_on("", "no-rbd-nbd"));
+}
+
+TEST_CASE("rbd-nbd on the node of an agent with --no-rbd-nbd is a warning that names it", "[rule:21]") {
+  auto inputs = healthy();
+  CHECK(find(inputs, "rbd-nbd").verdict == Grade::ok);
+  inputs.rbd_nbd = {"process 4711 is rbd-nbd"};
+  CHECK(find(inputs, "rbd-nbd").verdict == Grade::ok);
+  inputs.no_rbd_nbd = true;
+  const auto found = find(inputs, "rbd-nbd");
+  CHECK(found.verdict == Grade::warning);
+  CHECK_THAT(found.said, ContainsSubstring("--no-rbd-nbd") && ContainsSubstring("process 4711"));
+  CHECK_THAT(found.remedy, ContainsSubstring("nodeplugin.noRbdNbd") && ContainsSubstring("modprobe -r nbd"));
+  inputs.rbd_nbd.clear();
+  CHECK(find(inputs, "rbd-nbd").verdict == Grade::ok);
+}
+
+TEST_CASE("numbers on which an earlier agent left WRITE_ZEROES are a warning where rbd-nbd may get one", "[rule:21]") {
+  auto inputs = healthy();
+  inputs.zeroing_numbers = {0, 3};
+  CHECK(find(inputs, "rbd-nbd").verdict == Grade::ok);
+  CHECK_THAT(find(inputs, "rbd-nbd").said, ContainsSubstring("/dev/nbd0, /dev/nbd3"));
+  inputs.rbd_nbd = {"/usr/bin/rbd-nbd is installed"};
+  CHECK(find(inputs, "rbd-nbd").verdict == Grade::warning);
+  CHECK_THAT(find(inputs, "rbd-nbd").said, ContainsSubstring("/usr/bin/rbd-nbd is installed"));
+}
+
+TEST_CASE("the signs of rbd-nbd are its program, its processes, and ceph-csi's node plugin, but not the agent itself") {
+  const test::Folder host;
+  const auto put = [&](const std::string& path, const std::string& text) {
+    const auto full = std::filesystem::path(host.path() + path);
+    std::filesystem::create_directories(full.parent_path());
+    std::ofstream(full) << text;
+  };
+  const std::string agent("cephcsi\0--nodeserver=true\0--no-rbd-nbd\0", 41);
+  const auto signs = [&] { return signs_of_rbd_nbd(host.path(), host.path() + "/proc", agent); };
+  put("/proc/version", "Linux");
+  put("/proc/7/comm", "cephcsi\n");
+  put("/proc/7/cmdline", agent);
+  put("/proc/8/comm", "cephcsi\n");
+  put("/proc/8/cmdline", std::string("cephcsi\0--controllerserver=true\0", 32));
+  put("/proc/9/comm", "less\n");
+  put("/proc/9/cmdline", std::string("less\0rbd-nbd\0", 13));
+  CHECK(signs().empty());
+  put("/proc/10/comm", "rbd-nbd\n");
+  put("/proc/11/comm", "cephcsi\n");
+  put("/proc/11/cmdline", std::string("/usr/local/bin/cephcsi\0--nodeserver=true\0", 42));
+  put("/usr/bin/rbd-nbd", "");
+  CHECK(signs() == std::vector<std::string>{"/usr/bin/rbd-nbd is installed", "process 10 is rbd-nbd",
+                                            "process 11 is ceph-csi's node plugin, which starts rbd-nbd"});
+}
+
 TEST_CASE("a system bus that does not answer is a warning") {
   auto inputs = healthy();
   inputs.system_bus = Error{errc::unavailable, "no bus"};

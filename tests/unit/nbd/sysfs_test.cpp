@@ -206,6 +206,16 @@ TEST_CASE("a number that refuses writes is seen, whether it is in use or free") 
   CHECK(nbd::read_only_numbers(tree.root()) == std::vector<std::uint32_t>{2});
 }
 
+TEST_CASE("a number that takes WRITE_ZEROES is seen, whether it is in use or free") {
+  Tree tree;
+  tree.device(0).file("block/nbd0/pid", "42").file("block/nbd0/queue/write_zeroes_max_bytes", "4294966784");
+  tree.device(1).file("block/nbd1/pid", "42").file("block/nbd1/queue/write_zeroes_max_bytes", "0");
+  tree.device(2).file("block/nbd2/queue/write_zeroes_max_bytes", "4294966784");
+  // Before Linux 4.10 there is no such file.
+  tree.device(3);
+  CHECK(nbd::zeroing_numbers(tree.root()) == std::vector<std::uint32_t>{0, 2});
+}
+
 TEST_CASE("a logical volume above a device is told from other mappings, and its name gives the volume group") {
   Tree tree;
   tree.device(3).file("block/nbd3/pid", "42");
