@@ -232,14 +232,6 @@ std::vector<StagedAt> staged_volumes(const Host& host, const std::string& driver
   return all;
 }
 
-bool is_ceph_csi(const std::string& process) {
-  constexpr std::size_t longest = 128 << 10;
-  const auto words = read_file(process + "/cmdline", longest);
-  if (!words) return false;
-  const auto program = fs::path(words->substr(0, words->find('\0'))).filename();
-  return program == "cephcsi" && words->find("--nodeserver") != std::string::npos;
-}
-
 /// Returns only the names: a value may contain a password.
 std::vector<std::string> proxies_of(const std::string& process) {
   constexpr std::size_t longest = 1 << 20;
@@ -260,7 +252,7 @@ std::vector<std::string> proxies_of(const std::string& process) {
 std::vector<std::string> ceph_csi_proxies(const std::string& proc) {
   for (const auto& name : sysfs::names_in(proc)) {
     const bool is_number = std::ranges::all_of(name, [](unsigned char c) { return std::isdigit(c) != 0; });
-    if (is_number && is_ceph_csi(proc + "/" + name)) return proxies_of(proc + "/" + name);
+    if (is_number && doctor::is_ceph_csi(proc + "/" + name)) return proxies_of(proc + "/" + name);
   }
   return {};
 }
@@ -290,6 +282,7 @@ ForecastInputs gather(const Options& options) {
       const auto cache = sysfs::attribute(sys + "/block/" + device::name(seen.kind, seen.index) + "/queue/write_cache");
       inputs.nbd.push_back({.seen = std::move(seen), .sends_flushes = cache == "write back"});
     }
+  inputs.zeroing_numbers = nbd::zeroing_numbers(sys);
   if (auto devices = krbd::read_inventory(sys)) inputs.krbd = std::move(*devices);
   inputs.daemons = find_daemons(options.root, inputs.nbd);
   if (auto seen = in_host_pids(options.root); !seen) inputs.daemons = seen.error();

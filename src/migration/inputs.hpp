@@ -64,6 +64,7 @@ struct ForecastInputs : doctor::Readings {
   /// The agent's view of its volumes, by volume ID.
   result<std::map<std::string, doctor::AgentVolume>> volumes = Error{errc::unavailable, "no agent was asked"};
   std::vector<NbdUser> nbd;
+  std::vector<std::uint32_t> zeroing_numbers;  ///< nbd numbers, in use or free, that take WRITE_ZEROES
   std::vector<device::Mapped> krbd;
   result<> daemons;  ///< an error: NbdUser::daemons is unknown
   std::vector<StagedAt> staged;

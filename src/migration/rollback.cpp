@@ -80,6 +80,19 @@ void judge_flushes(const StagedVolume& of, VolumeForecast& into) {
                                   " on again (`ceph config`, ceph.conf, `rbd config`), or " + kDrain);
 }
 
+/// Judges a device that takes WRITE_ZEROES: a filesystem sends it such a request by itself.
+void judge_zeroes(const StagedVolume& of, VolumeForecast& into) {
+  if (of.nbd == nullptr ||
+      std::ranges::find(of.inputs.zeroing_numbers, of.nbd->seen.index) == of.inputs.zeroing_numbers.end())
+    return;
+  add_finding(into, Grade::failure, "write-zeroes",
+              of.device +
+                  " takes WRITE_ZEROES, because an agent with --no-rbd-nbd had its number: rbd-nbd answers nothing "
+                  "after the first "
+                  "such request, and I/O then waits",
+              std::string(kDrain) + ". Then, " + doctor::kLoadNbdAnew);
+}
+
 /// Judges a lost cache: rbd-nbd does not know of it, and answers the next flush as if all data were stored.
 void judge_lost_cache(const StagedVolume& of, VolumeForecast& into) {
   if (const auto* volume = agent_volume(of); volume == nullptr || !volume->cache_lost) return;
@@ -109,6 +122,7 @@ void judge_served(const StagedVolume& of, VolumeForecast& into) {
     return nobody_will(of, into, "its attributes do not say mounter: rbd-nbd, so ceph-csi does not heal it");
   into.after = "rbd-nbd, when ceph-csi's pod has started and the API server answers it";
   judge_flushes(of, into);
+  judge_zeroes(of, into);
   if (only_readers(of))
     add_finding(into, Grade::warning, "read-only",
                 "ceph-csi 3.13 attaches a volume for readers for writing when it heals it", kDrain);
@@ -160,6 +174,7 @@ VolumeForecast rolled_back(const StagedVolume& of) {
     case ServedBy::other:
       made.after = made.now + ", which ceph-csi takes for its own";
       judge_flushes(of, made);
+      judge_zeroes(of, made);
       break;
     case ServedBy::agent:
       judge_served(of, made);
@@ -172,6 +187,19 @@ VolumeForecast rolled_back(const StagedVolume& of) {
   }
   made.next_stage = "ceph-csi";
   return made;
+}
+
+/// Finds free numbers that take WRITE_ZEROES: ceph-csi's next volumes get them.
+void free_numbers(const ForecastInputs& inputs, std::vector<Finding>& into) {
+  auto numbers = inputs.zeroing_numbers;
+  std::erase_if(numbers, [&](std::uint32_t number) {
+    return std::ranges::any_of(inputs.nbd, [&](const NbdUser& one) { return one.seen.index == number; });
+  });
+  if (numbers.empty()) return;
+  into.push_back({"write-zeroes", Grade::failure,
+                  doctor::paths_of(numbers) + ": free, and an agent with --no-rbd-nbd left WRITE_ZEROES on them: an "
+                                              "rbd-nbd that gets one answers nothing after the first such request",
+                  doctor::kLoadNbdAnew});
 }
 
 /// Finds devices that have a record and are staged nowhere: ceph-csi would not learn of them.
@@ -200,6 +228,7 @@ Forecast forecast_rollback(const ForecastInputs& inputs) {
     if (const StagedVolume of = make_staged_volume(inputs, at); !is_empty(of))
       forecast.volumes.push_back(rolled_back(of));
   forgotten(inputs, forecast.node);
+  free_numbers(inputs, forecast.node);
   return forecast;
 }
 

@@ -105,6 +105,15 @@ TEST_CASE("a staged filesystem is found with its volume ID, stash, device, serve
   CHECK_FALSE(inputs.agent);
 }
 
+TEST_CASE("the numbers that take WRITE_ZEROES are read, also those that nobody uses") {
+  const HostFolder host;
+  host.block("nbd0", "43:0");
+  host.block("nbd1", "43:32");
+  host.put("/sys/block/nbd0/queue/write_zeroes_max_bytes", "0\n");
+  host.put("/sys/block/nbd1/queue/write_zeroes_max_bytes", "4294966784\n");
+  CHECK(host.gathered().zeroing_numbers == std::vector<std::uint32_t>{1});
+}
+
 TEST_CASE("a device counts as one that sends flushes only if its queue shows a write cache") {
   const HostFolder host;
   host.block("nbd0", "43:0");

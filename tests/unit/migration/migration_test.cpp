@@ -780,6 +780,40 @@ TEST_CASE("a rollback forecast fails for a volume with a lost cache, whose flush
              ContainsSubstring("corbd heal " + kVolume + " --loss-accepted"));
 }
 
+TEST_CASE("a rollback forecast fails for a volume whose device takes WRITE_ZEROES, whoever serves it now",
+          "[rule:21]") {
+  auto inputs = by_agent();
+  if (GENERATE(false, true)) {
+    inputs = by_rbd_nbd();
+    inputs.agent = true;
+    inputs.records.volumes = {kVolume};
+  }
+  inputs.zeroing_numbers = {7};
+  CHECK(named(only(forecast_rollback(inputs)), "write-zeroes").verdict == Grade::ok);
+  inputs.zeroing_numbers = {0, 7};
+  const auto forecast = forecast_rollback(inputs);
+  CHECK(exit_code(forecast) == 2);
+  const auto found = named(only(forecast), "write-zeroes");
+  CHECK(found.verdict == Grade::failure);
+  CHECK_THAT(found.said, ContainsSubstring("/dev/nbd0"));
+  CHECK_THAT(found.remedy, ContainsSubstring("corbd drain") && ContainsSubstring("modprobe -r nbd"));
+}
+
+TEST_CASE("a rollback forecast fails for free numbers that take WRITE_ZEROES, also on an empty node", "[rule:21]") {
+  auto inputs = by_agent();
+  inputs.staged.clear();
+  inputs.records.volumes.clear();
+  inputs.nbd.clear();
+  CHECK(exit_code(forecast_rollback(inputs)) == 0);
+  inputs.zeroing_numbers = {1, 2};
+  const auto forecast = forecast_rollback(inputs);
+  CHECK(exit_code(forecast) == 2);
+  REQUIRE_FALSE(forecast.node.empty());
+  CHECK(forecast.node.back().check == "write-zeroes");
+  CHECK_THAT(forecast.node.back().said, ContainsSubstring("/dev/nbd1, /dev/nbd2"));
+  CHECK_THAT(forecast.node.back().remedy, ContainsSubstring("modprobe -r nbd"));
+}
+
 TEST_CASE("a rollback forecast is OK for a volume that rbd-nbd still serves") {
   auto inputs = by_rbd_nbd();
   inputs.agent = true;
