@@ -9,6 +9,7 @@ nbd::Config nbd_config(const Options& options, keeper::Client* keeper, keeper::S
   nbd::Config config;
   config.slow_request = std::chrono::seconds(options.slow_request_s);
   config.io_threads = static_cast<std::uint32_t>(options.io_threads);
+  config.write_zeroes = options.no_rbd_nbd;
   config.fd_store = keeper;
   config.commands_lock = options.runtime_dir + "/nbd.busy";
   for (auto& memory : stored.memory) config.memory.emplace(memory.token, std::move(memory.file));

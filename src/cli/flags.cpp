@@ -125,6 +125,10 @@ constexpr auto kTable = std::to_array<Flag>({
      "Seconds after which a filesystem that is frozen for a snapshot is thawed in any case; librbd gives a snapshot "
      "up after 10",
      nullptr, 1, 9},
+    {"no-rbd-nbd", Kind::boolean, &Run::no_rbd_nbd,
+     "This node has no rbd-nbd and will have none, so new devices may offer WRITE_ZEROES: mkfs and BLKZEROOUT then "
+     "free "
+     "space instead of writing zeroes (Linux 6.12 and newer)"},
     {"volume-health", Kind::boolean, &Run::volume_health, "Also serve NodeGetVolumeHealth, which is alpha in CSI 1.13"},
     {"allow-core-dumps", Kind::boolean, &Run::allow_core_dumps,
      "Leave a core dump when the agent crashes; the dump contains Ceph keys and passphrases"},

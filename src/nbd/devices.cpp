@@ -21,13 +21,13 @@ constexpr std::size_t kNumbers = 8;  ///< numbers that are tried for a new devic
 
 /// Connects the lowest free number. Without a number the kernel would take any existing device rather than fill a hole,
 /// and no hole may stay.
-result<std::uint32_t> connect_new(Netlink& netlink, const device::ConnectArgs& args, int socket,
+result<std::uint32_t> connect_new(Netlink& netlink, const device::ConnectArgs& args, int socket, bool write_zeroes,
                                   const std::vector<std::uint32_t>& avoid, const std::string& sysfs) {
   const auto numbers = free_numbers(sysfs, avoid, kNumbers);
   if (!numbers) return numbers.error();
   result<std::uint32_t> index = Error{errc::internal, "no number was tried"};
   for (const Number& number : *numbers) {
-    index = netlink.connect(args, number.index, socket);
+    index = netlink.connect(args, write_zeroes, number.index, socket);
     // Another program has the device open, or connected it. The kernel refuses a device that is on its way out with the
     // same error as a bad argument.
     const bool next = !index && (index.error().code == errc::in_use ||
@@ -37,10 +37,10 @@ result<std::uint32_t> connect_new(Netlink& netlink, const device::ConnectArgs& a
   return index;
 }
 
-result<std::uint32_t> connect_link(KernelEnd& end, Netlink& netlink, const device::ConnectArgs& args,
+result<std::uint32_t> connect_link(KernelEnd& end, Netlink& netlink, const device::ConnectArgs& args, bool write_zeroes,
                                    const std::vector<std::uint32_t>& avoid, const std::string& sysfs) {
   if (end.index) return *end.index;  // an earlier command did it, whose caller did not wait for its end
-  auto index = connect_new(netlink, args, end.socket.get(), avoid, sysfs);
+  auto index = connect_new(netlink, args, end.socket.get(), write_zeroes, avoid, sysfs);
   if (!index) return index;
   end.index = *index;
   end.socket.reset();
@@ -135,6 +135,7 @@ class Devices final : public device::Devices {
                config.fd_store),
         inherited_(control, clock, *loops_.all().front(), config),
         lock_(config.commands_lock),
+        write_zeroes_(config.write_zeroes),
         helper_(std::move(config.helper)),
         known_(
             std::make_shared<ControlState>(control, clock, std::move(config.sysfs), std::move(config.commands_lock))),
@@ -215,9 +216,10 @@ class Devices final : public device::Devices {
     inherited_.discard(backend);
     auto prepare = [this, end = ours.kernel_end(), args = std::move(args)](Commands::Turn turn) {
       auto avoid = args.avoid ? args.avoid() : std::vector<std::uint32_t>();
-      return in_turn<std::uint32_t>(std::move(turn), [end, args, avoid, known = known_](Netlink& netlink) {
-        return connect_link(*end, netlink, args, avoid, known->sysfs);
-      });
+      return in_turn<std::uint32_t>(std::move(turn),
+                                    [end, args, avoid, known = known_, zeroes = write_zeroes_](Netlink& netlink) {
+                                      return connect_link(*end, netlink, args, zeroes, avoid, known->sysfs);
+                                    });
     };
     auto ended = [known = known_, backend](const result<std::uint32_t>& index) {
       if (index) known->connected(backend, *index);
@@ -358,6 +360,7 @@ class Devices final : public device::Devices {
   IoLoops loops_;
   InheritedLinks inherited_;
   const std::string lock_;
+  const bool write_zeroes_;
   const HelperProgram helper_;
   std::shared_ptr<ControlState> known_;
   NetlinkThread netlink_;

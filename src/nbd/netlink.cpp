@@ -19,6 +19,9 @@ namespace {
 // first missing number. This also holds for devices that an earlier version made differently.
 constexpr std::uint64_t kStays = 0;
 
+/// NBD_FLAG_SEND_WRITE_ZEROES, which headers before Linux 6.12 lack. Such a kernel ignores it.
+constexpr std::uint64_t kSendWriteZeroes = 1 << 6;
+
 constexpr const char* kNoDriver =
     "the kernel's nbd driver is not loaded: run `modprobe nbd nbds_max=0` on the node (before Linux 6.4 it is visible "
     "only in the host's network namespace)";
@@ -109,20 +112,25 @@ result<Netlink::Answer> Netlink::transact(Message& message, const std::string& w
   return answer;
 }
 
-result<std::uint32_t> Netlink::connect(const device::ConnectArgs& args, std::uint32_t index, int socket) {
-  const std::string what = "connecting an nbd device for " + args.backend;
-  Message message(family_, NBD_CMD_CONNECT);
-  // Omit NBD_FLAG_SEND_WRITE_ZEROES. The kernel (from 6.12) never takes that flag back from a number, and rbd-nbd,
-  // which may get the number next, ends at such a request.
+std::uint64_t server_flags(const device::ConnectArgs& args, bool write_zeroes) {
   std::uint64_t flags = NBD_FLAG_HAS_FLAGS;
   if (args.send_flush) flags |= NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA;
   if (args.trim) flags |= NBD_FLAG_SEND_TRIM;
   if (args.read_only) flags |= NBD_FLAG_READ_ONLY;
+  // The kernel (from 6.12) never takes this flag back from a number (rule 21).
+  if (write_zeroes && args.trim && !args.read_only) flags |= kSendWriteZeroes;
+  return flags;
+}
+
+result<std::uint32_t> Netlink::connect(const device::ConnectArgs& args, bool write_zeroes, std::uint32_t index,
+                                       int socket) {
+  const std::string what = "connecting an nbd device for " + args.backend;
+  Message message(family_, NBD_CMD_CONNECT);
   message.u32(NBD_ATTR_INDEX, index);
   // Omit NBD_ATTR_TIMEOUT, which would kill slow I/O.
   message.u64(NBD_ATTR_SIZE_BYTES, args.size)
       .u64(NBD_ATTR_BLOCK_SIZE_BYTES, args.block_size)
-      .u64(NBD_ATTR_SERVER_FLAGS, flags)
+      .u64(NBD_ATTR_SERVER_FLAGS, server_flags(args, write_zeroes))
       .u64(NBD_ATTR_CLIENT_FLAGS, kStays)
       .u64(NBD_ATTR_DEAD_CONN_TIMEOUT, args.dead_conn_timeout_s)
       .text(NBD_ATTR_BACKEND_IDENTIFIER, args.backend)

@@ -15,6 +15,10 @@ struct nl_sock;
 
 namespace corbd::nbd {
 
+/// Returns the NBD_FLAG_* that a new device is announced with. `write_zeroes`: no rbd-nbd may ever serve its number
+/// (Config::write_zeroes). WRITE_ZEROES frees space as TRIM does, so a device that offers no discards takes none.
+std::uint64_t server_flags(const device::ConnectArgs& args, bool write_zeroes);
+
 /// A netlink socket. Not thread safe; every call may block.
 class Netlink {
  public:
@@ -24,7 +28,7 @@ class Netlink {
   /// Makes a device of that number and returns its index. The caller keeps `socket` and should close it at once.
   /// in_use: somebody has it open; failed_precondition: the kernel refuses size or block size, or the device is on its
   /// way out.
-  result<std::uint32_t> connect(const device::ConnectArgs& args, std::uint32_t index, int socket);
+  result<std::uint32_t> connect(const device::ConnectArgs& args, bool write_zeroes, std::uint32_t index, int socket);
   /// Gives a device with a dead link a new link. If the old link still lives, it succeeds and the kernel drops the
   /// socket.
   result<> reconfigure(const device::ReconnectArgs& args, int socket);

@@ -36,6 +36,7 @@ SWITCHES = {
     "a trim each week": {"nodeplugin.trimEvery": "7d"},
     "so many volumes": {"nodeplugin.maxVolumes": 250},
     "a startup taint": {"nodeplugin.startupTaint": True, "nodeplugin.tolerations": [{"key": "gpu", "operator": "Exists"}]},
+    "nodes without rbd-nbd": {"nodeplugin.noRbdNbd": True},
     "a long shutdown": {"nodeplugin.shutdownGraceSeconds": 300},
     "a long leave": {"nodeplugin.plugin.extraArgs": ["--leave-grace=900"]},
     "where it runs": {"nodeplugin.nodeSelector": {"storage": "yes"}, "nodeplugin.tolerations": [{"key": "gpu", "operator": "Exists"}],

@@ -113,6 +113,10 @@ class Driver(unittest.TestCase):
         self.assertIn("--trim-every=7d", agent_of(told_by("a trim each week"))["args"])
         self.assertNotIn("trim", " ".join(agent_of(helm.objects())["args"]))
 
+    def test_nodes_are_without_rbd_nbd_only_by_its_value(self):
+        self.assertIn("--no-rbd-nbd", agent_of(told_by("nodes without rbd-nbd"))["args"])
+        self.assertNotIn("--no-rbd-nbd", agent_of(helm.objects())["args"])
+
     def test_more_flags_come_last(self):
         self.assertEqual(agent_of(told_by("more flags"))["args"][-2:], ["--heal-at-once=4", "--unstage-orphans"])
 

@@ -15,7 +15,7 @@ import netlink
 from agent import Agent
 from checks import Failed, Skip, say, wait_for
 from cluster import FEATURES, Image
-from machine import CORBD, GIB, devices, mounts, processes, read
+from machine import CORBD, GIB, devices, mounts, processes, read, run
 
 BASE = "/run/corbd-lab"
 
@@ -121,6 +121,12 @@ class Lab:
             except OSError as error:
                 say("clean: nbd%d: %s" % (index, error))
 
+    def forget_write_zeroes(self):
+        """The module is loaded anew if an agent with --no-rbd-nbd left numbers that take WRITE_ZEROES, at which a later story's rbd-nbd would stop."""
+        if any(read(path, "0") != "0" for path in glob.glob("/sys/block/nbd*/queue/write_zeroes_max_bytes")):
+            wait_for("the last user of nbd", lambda: subprocess.run(["rmmod", "nbd"], stdin=subprocess.DEVNULL, capture_output=True).returncode == 0, 20, 0.2)
+            run(["modprobe", "nbd", "nbds_max=0"])
+
     def clean(self):
         """True if nothing of the story is left: then the next one may run in this kernel."""
         if self.tap:
@@ -152,6 +158,11 @@ class Lab:
                 except OSError:
                     pass
             if not left and not netlink.lab_devices():
+                try:
+                    self.forget_write_zeroes()
+                except Failed as failed:
+                    say("clean: %s" % failed)
+                    return False
                 shutil.rmtree(self.dir, ignore_errors=True)
                 return True
             time.sleep(0.2)

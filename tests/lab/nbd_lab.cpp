@@ -21,9 +21,9 @@ constexpr std::chrono::seconds kPatience{20};
 const std::string kBackend = "lab-driver";
 
 struct Node {
-  Node()
+  explicit Node(bool write_zeroes = false)
       : clock(make_real_clock(control.get_executor())),
-        devices(nbd::make_devices(control.get_executor(), *clock, {})) {}
+        devices(nbd::make_devices(control.get_executor(), *clock, {.write_zeroes = write_zeroes})) {}
   ~Node() {
     if (index) {
       if (link) link->shut();
@@ -274,6 +274,51 @@ TEST_CASE("no number below that of a new device is without a device", "[rule:21]
   CHECK(first.run(first.devices->disconnect(*first.index, kBackend, first.patience())));
   for (std::uint32_t index = 0; index < *second.index; ++index)
     CHECK(second.shell("test -e /sys/block/" + device::name(device::Kind::nbd, index)) == 0);
+}
+
+TEST_CASE("a device that offers WRITE_ZEROES gets them from the kernel, and its number takes them for ever",
+          "[rule:21]") {
+  const char* where = std::getenv("CORBD_LAB_WHERE");
+  // A kernel that is not ours must keep its modules.
+  if (where != nullptr && std::string_view(where) == "native") return;
+  const std::string zero = "blkdiscard -z -o 512 -l 262144 $D";
+  const MemoryImage::Call call{MemoryImage::Io::write_zeroes, 512, 262144};
+  const auto takes = [](Node& node) {
+    return node.shell("test \"$(cat /sys/block/$(basename $D)/queue/write_zeroes_max_bytes)\" != 0") == 0;
+  };
+  std::uint32_t index = 0;
+  {
+    Node node(true);
+    node.connect();
+    index = *node.index;
+    if (node.shell("test \"$( (echo 6.12; uname -r) | sort -V | head -n 1)\" = 6.12") != 0) return;
+    REQUIRE(takes(node));
+    CHECK(node.shell(zero) == 0);
+    CHECK(std::ranges::count(node.image.calls(), call) == 1);
+  }
+  // The number is free a moment after the disconnect.
+  const std::string pid = "/sys/block/nbd" + std::to_string(index) + "/pid";
+  for (int i = 0; std::filesystem::exists(pid) && i < 5000; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  {
+    Node node;
+    node.connect();
+    CHECK(*node.index == index);
+    CHECK(takes(node));
+    CHECK(node.shell(zero) == 0);
+    CHECK(std::ranges::count(node.image.calls(), call) == 1);
+  }
+  // The number is in use until its last opener has gone.
+  bool unloaded = false;
+  for (int i = 0; !unloaded && i < 200; ++i) {
+    unloaded = std::system("rmmod nbd 2>/dev/null") == 0;
+    if (!unloaded) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  REQUIRE(unloaded);
+  REQUIRE(std::system("modprobe nbd nbds_max=0") == 0);
+  Node node;
+  node.connect();
+  CHECK_FALSE(takes(node));
 }
 
 }  // namespace corbd::test

@@ -11,6 +11,7 @@ from cluster import FEATURES, Image
 from machine import KIB, MIB
 from stories_order import Disturbances
 from stories_seen import ask
+from stories_zeroes import FLAG, takes_write_zeroes
 from writer import Model
 
 SEED = 20261128
@@ -45,7 +46,7 @@ def chosen_kind(chosen):
 class Modelled(Disturbances):
     """A raw block volume under random requests. Its image may be replaced by a clone."""
 
-    def __init__(self, lab, seed, kind, keeper=False):
+    def __init__(self, lab, seed, kind, keeper=False, zeroes=False):
         self.chosen, self.seed, self.kind = random.Random(seed), seed, kind
         self.requests, self.rounds, self.snapshots = 0, 0, 0
         self.saved = None  # (name of the latest snapshot of this image, its model)
@@ -54,7 +55,8 @@ class Modelled(Disturbances):
         size = self.chosen.randrange(16 * MIB, 32 * MIB, 4 * KIB)
         self.image = lab.image("%d" % seed, size=size, features=kind.features, options=kind.options)
         self.model = Model(lab, os.path.join(lab.dir, "model-%d" % seed), size, layout_of(self.image))
-        agent = lab.agent("agent-%d" % seed, flags=["--keeper"] if keeper else []).start()
+        flags = (["--keeper"] if keeper else []) + ([FLAG] if zeroes else [])
+        agent = lab.agent("agent-%d" % seed, flags=flags).start()
         super().__init__(lab, agent, [agent.volume(self.image, block=True)], keeper)
         self.stage()
 
@@ -82,7 +84,8 @@ class Modelled(Disturbances):
         for number, one in enumerate(happens):
             self.model.wait_until(REQUESTS - 20 * (number + 1))
             one()
-        self.model.end()
+        told = self.model.end()
+        check(not told["not_supported"] or not takes_write_zeroes(self.volume.device), "a device that takes WRITE_ZEROES refused some: %s" % told)
 
     # --- under requests
 
@@ -180,11 +183,11 @@ class Modelled(Disturbances):
             check(not flags, "%s: %s" % (self.image.spec, flags))
 
 
-def judged(lab, seed, kind, rounds, keeper=False):
+def judged(lab, seed, kind, rounds, keeper=False, zeroes=False):
     """rounds: called with the scene, makes its rounds."""
     scene = None
     try:
-        scene = Modelled(lab, seed, kind, keeper)
+        scene = Modelled(lab, seed, kind, keeper, zeroes and not lab.native)
         rounds(scene)
         scene.compare()
     except Failed as failed:
@@ -210,7 +213,7 @@ def story_modelled(lab):
         scene.play()
         scene.roll_back()
         scene.play()
-    judged(lab, int(os.environ.get("CORBD_MODEL_SEED", SEED)), Kind(), rounds)
+    judged(lab, int(os.environ.get("CORBD_MODEL_SEED", SEED)), Kind(), rounds, zeroes=True)
 
 
 def chosen_rounds(scene):
@@ -232,7 +235,7 @@ def story_modelled_20(lab):
     """random requests of 20 seeds to images of every kind, with and without a keeper, over whatever happens to agent, volume and image, leave every byte as a model says"""
     seeds = [int(os.environ["CORBD_MODEL_SEED"])] if "CORBD_MODEL_SEED" in os.environ else range(SEED, SEED + 20)
     for seed in seeds:
-        judged(lab, seed, chosen_kind(random.Random(seed)), chosen_rounds, keeper=seed % 2 == 1)
+        judged(lab, seed, chosen_kind(random.Random(seed)), chosen_rounds, keeper=seed % 2 == 1, zeroes=seed // 2 % 2 == 1)
 
 
 story_modelled_20.limit = 3600

@@ -56,6 +56,7 @@ struct Options {
                                   ///< delay it; empty: they do
   std::string pod;                ///< UID of the pod, if a DaemonSet runs a second one beside it; empty: no pod
   bool keeper = false;            ///< a parent process restarts this agent, with its links, when it dies
+  bool no_rbd_nbd = false;        ///< no rbd-nbd will serve a device of this node: devices offer WRITE_ZEROES
   bool verbose = false;
 };
 

@@ -43,6 +43,8 @@ struct Config {
   /// other agent.
   std::string commands_lock = {};
   HelperProgram helper = {};
+  /// New devices offer WRITE_ZEROES. Set it only where no rbd-nbd will get one of their numbers (rule 21).
+  bool write_zeroes = false;
 };
 
 /// Starts the io threads and the netlink thread; the destructor ends them, after all links are destroyed.

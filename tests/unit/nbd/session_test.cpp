@@ -159,6 +159,35 @@ TEST_CASE("a discard of gigabytes goes to the image piece after piece and is ans
   CHECK(ground.image.calls() == pieces);
 }
 
+TEST_CASE("zeroes of gigabytes go to the image piece after piece and are answered once") {
+  constexpr std::uint32_t kPiece = 256u << 20, kLength = 2 * kPiece - 512;
+  Ground ground(Ends::when_told);
+  ground.image.resize(600u << 20);
+  ground.send(request(Command::write_zeroes, 1, 512, kLength, nbd::flag_no_hole | nbd::flag_fua));
+  for (int piece = 0; piece < 2; ++piece) {
+    REQUIRE(ground.eventually([&] { return ground.image.waiting() == 1; }));
+    CHECK(ground.silent());
+    ground.image.release();
+  }
+  CHECK(ground.reply().error == 0);
+  const std::vector<MemoryImage::Call> pieces{{Io::write_zeroes, 512, kPiece},
+                                              {Io::write_zeroes, 512 + kPiece, kPiece - 512}};
+  CHECK(ground.image.calls() == pieces);
+}
+
+TEST_CASE("zeroes whose link ended between two pieces are not answered, and send no other piece", "[rule:9]") {
+  constexpr std::uint32_t kPiece = 256u << 20;
+  Ground ground(Ends::when_told);
+  ground.image.resize(600u << 20);
+  ground.send(request(Command::write_zeroes, 1, 0, 2 * kPiece));
+  REQUIRE(ground.eventually([&] { return ground.image.waiting() == 1; }));
+  ground.link->hold();
+  ground.image.release();
+  CHECK(ground.idle() == Waited::ready);
+  CHECK(ground.ends());
+  CHECK(ground.image.calls() == std::vector<MemoryImage::Call>{{Io::write_zeroes, 0, kPiece}});
+}
+
 TEST_CASE("an error of the image is replied, and the link lives on") {
   Ground ground;
   ground.image.fail(Io::write, EIO);

@@ -138,6 +138,7 @@
 --max-volumes: nodeplugin.maxVolumes
 --remove-startup-taint: nodeplugin.startupTaint
 --trim-every: nodeplugin.trimEvery
+--no-rbd-nbd: nodeplugin.noRbdNbd
 --shutdown-grace: nodeplugin.shutdownGraceSeconds
 --handover: nodeplugin.handover
 --keeper: nodeplugin.keeper
@@ -220,6 +221,9 @@ true
 {{- end -}}
 {{- with .Values.nodeplugin.trimEvery -}}
 {{- $args = append $args (printf "--trim-every=%s" .) -}}
+{{- end -}}
+{{- if .Values.nodeplugin.noRbdNbd -}}
+{{- $args = append $args "--no-rbd-nbd" -}}
 {{- end -}}
 {{- if ne (int .Values.nodeplugin.shutdownGraceSeconds) 90 -}}
 {{- $args = append $args (printf "--shutdown-grace=%d" (int .Values.nodeplugin.shutdownGraceSeconds)) -}}
