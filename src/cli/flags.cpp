@@ -119,8 +119,8 @@ constexpr auto kTable = std::to_array<Flag>({
      "agent asks for them; the pod's terminationGracePeriodSeconds must be longer",
      nullptr, 0, 86400},
     {"quiesce", Kind::boolean, &Run::quiesce,
-     "Freeze the filesystem of a volume while a snapshot of its image is made, wherever that is done. A volume's "
-     "mapOptions override this flag: nbd:quiesce, nbd:quiesce=false"},
+     "Freeze the filesystem of a volume, or hold requests to a raw block device back, while a snapshot of its image is "
+     "made, wherever that is done. A volume's mapOptions override this flag: nbd:quiesce, nbd:quiesce=false"},
     {"freeze-limit", Kind::number, &Run::freeze_limit_s,
      "Seconds after which a filesystem that is frozen for a snapshot is thawed in any case; librbd gives a snapshot "
      "up after 10",

@@ -60,9 +60,9 @@ std::string loss_of(const v1::Volume& volume) {
 std::string snapshots_of(const v1::Volume& volume) {
   if (!volume.has_freezes()) return "";
   const auto& of = volume.freezes();
-  return "freeze the filesystem: " + std::to_string(of.made()) + " made, " + std::to_string(of.refused()) +
-         " refused, " + std::to_string(of.broken()) + " broken, longest " + age(of.longest_ms()) +
-         (of.frozen() ? "; frozen now" : "");
+  return (volume.block() ? "hold requests back: " : "freeze the filesystem: ") + std::to_string(of.made()) + " made, " +
+         std::to_string(of.refused()) + " refused, " + std::to_string(of.broken()) + " broken, longest " +
+         age(of.longest_ms()) + (of.frozen() ? "; frozen now" : "");
 }
 
 std::string error_of(const v1::Volume& volume) {

@@ -112,9 +112,11 @@ task<result<OwnImage>> ImageSteps::open_as_asked(Volume& volume, image::Access t
 
 task<> ImageSteps::watch_snapshots(Volume& volume) {
   volume.quiesces = false;
-  if (!quiesces(*volume.record, config_)) co_return;
-  const OwnImage& own = *volume.server.own();
-  const auto here = [still = std::weak_ptr<bool>(own.access_lost)] { return !still.expired(); };
+  if (!can_quiesce(*volume.record)) co_return;
+  const auto mode = co_await volume.server.image()->metadata(std::string(kQuiesceMode), deadline());
+  const OwnImage* const own = volume.server.own();
+  if (own == nullptr || (mode && !quiesces(*volume.record, config_, *mode))) co_return;
+  const auto here = [still = std::weak_ptr<bool>(own->access_lost)] { return !still.expired(); };
   image::QuiesceHandlers handlers;
   handlers.asked = [this, here, id = volume.id](image::QuiesceHandlers::Answer answer) {
     if (here()) return snapshots_.asked(id, std::move(answer));
@@ -124,7 +126,7 @@ task<> ImageSteps::watch_snapshots(Volume& volume) {
   handlers.ended = [this, here, id = volume.id] {
     if (here()) snapshots_.ended(id);
   };
-  const auto begun = co_await own.image->watch_quiesce(std::move(handlers), deadline());
+  const result<> begun = mode ? co_await own->image->watch_quiesce(std::move(handlers), deadline()) : mode.error();
   volume.quiesces = begun.has_value();
   if (!begun)
     log::warning("snapshot.not_watched",

@@ -16,9 +16,12 @@ constexpr std::chrono::milliseconds kLooksForThaw{10};
 
 }  // namespace
 
-bool quiesces(const Record& record, const Config& config) {
-  return record.source.serving.quiesce.value_or(config.quiesce) && traits(record.device.kind).served &&
-         !record.use.block && record.use.writes_alone();
+bool can_quiesce(const Record& record) { return traits(record.device.kind).served && !record.use.read_only; }
+
+bool quiesces(const Record& record, const Config& config, const std::optional<std::string>& mode) {
+  if (mode == "skip") return false;
+  if (mode == "required" || mode == "ignore-error") return true;
+  return record.source.serving.quiesce.value_or(config.quiesce);
 }
 
 Snapshots::~Snapshots() {
@@ -61,7 +64,8 @@ void Snapshots::note(const Volume& volume) {
     apply(volume.id, Freezing::In::found);
     return;
   }
-  if (!frozen && (known->second.state.phase() == Freezing::Phase::frozen)) apply(volume.id, Freezing::In::thawed);
+  if (!frozen && !known->second.hold && known->second.state.phase() == Freezing::Phase::frozen)
+    apply(volume.id, Freezing::In::thawed);
 }
 
 void Snapshots::begin_limit(const std::string& volume_id, One& one) {
@@ -81,8 +85,23 @@ void Snapshots::report_broken(const std::string& volume_id, const std::string& c
               {"cause", cause},
               {"effect", "the snapshot is like one without a freeze: mounting a clone of it may replay a journal"}});
   health_.notify(volume_id, {"SnapshotNotFrozen", true,
-                             "The filesystem was thawed before the snapshot was known to be made. That snapshot is "
+                             "The volume was thawed before the snapshot was known to be made. That snapshot is "
                              "like one without a freeze: delete it and make another."});
+}
+
+/// False: the agent ends. It may come back to apply() before it returns.
+bool Snapshots::begin(const std::string& volume_id, One& one) {
+  one.since = clock_.now();
+  one.freeze_id =
+      config_.boot_id + "-" +
+      std::to_string(std::chrono::duration_cast<std::chrono::microseconds>(clock_.wall().time_since_epoch()).count()) +
+      "-" + std::to_string(++freezes_);
+  const time_point until = clock_.now() + config_.freeze_limit;
+  const Volume* const volume = volumes_.find(volume_id);
+  if (volume == nullptr || !volume->record || !volume->record->use.block)
+    return gate_.spawn(freeze(volume_id, one.freeze_id, until, scope_));
+  one.hold = std::make_shared<CancelScope>();
+  return gate_.spawn(hold(volume_id, one.freeze_id, until, one.hold));
 }
 
 void Snapshots::apply(const std::string& volume_id, Freezing::In in) {
@@ -95,24 +114,18 @@ void Snapshots::apply(const std::string& volume_id, Freezing::In in) {
     if (one.answer) one.answer(*out.answer);
     if (*out.answer == 0 && volume != nullptr) ++volume->history.counts.freezes.made;
     if (*out.answer == -ETIME)
-      refuse(volume_id, "its filesystem was not frozen within " + std::to_string(config_.freeze_limit.count()) + " s");
+      refuse(volume_id, "it did not stand still within " + std::to_string(config_.freeze_limit.count()) + " s");
     if (*out.answer == -ESHUTDOWN) refuse(volume_id, "the agent is leaving");
   }
   if (out.broken) {
     // The answer of 0 may not have left yet.
     if (one.answer) one.answer(-ETIME);
-    report_broken(volume_id, "its filesystem was thawed before the cluster said that the snapshot was made");
+    report_broken(volume_id, "it was thawed before the cluster said that the snapshot was made");
   }
   if (out.freeze) {
-    one.since = clock_.now();
-    one.freeze_id =
-        config_.boot_id + "-" +
-        std::to_string(
-            std::chrono::duration_cast<std::chrono::microseconds>(clock_.wall().time_since_epoch()).count()) +
-        "-" + std::to_string(++freezes_);
-    // It may come back here before it returns.
-    if (!gate_.spawn(freeze(volume_id, one.freeze_id, clock_.now() + config_.freeze_limit, scope_)))
-      apply(volume_id, Freezing::In::refused);
+    if (!begin(volume_id, one)) apply(volume_id, Freezing::In::refused);
+  } else if (out.thaw && one.hold) {
+    one.hold->cancel();
   } else if (out.thaw && !std::exchange(one.thaws, true)) {
     static_cast<void>(gate_.spawn(thaw(volume_id, scope_)));
   }
@@ -143,6 +156,59 @@ task<> Snapshots::freeze(std::string volume_id, std::string freeze_id, time_poin
   apply(volume_id, noted || under_way ? Freezing::In::unsure : Freezing::In::refused);
 }
 
+bool Snapshots::is_in(const std::string& volume_id, const std::string& freeze_id, Freezing::Phase phase) const {
+  const auto known = all_.find(volume_id);
+  return known != all_.end() && known->second.freeze_id == freeze_id && known->second.state.phase() == phase;
+}
+
+/// Returns, once the scope is cancelled, why it did not hold if it did not. No operation takes the link away meanwhile,
+/// or gives the device another one: the volume's lock is ours.
+task<std::string> Snapshots::hold_back(Volume& volume, const std::string& freeze_id, Until until) {
+  const auto guard = co_await volume.lock.lock(until);
+  if (!guard) co_return guard.error().text;
+  if (!volume.server.serves()) co_return "its device has no server now";
+  device::Link* const link = volume.server.link();
+  const auto serves = [&volume, link] { return volume.server.serves() && volume.server.link() == link; };
+  const Waited drained = co_await link->drain(until);
+  if (drained == Waited::ready && serves() && is_in(volume.id, freeze_id, Freezing::Phase::freezing)) {
+    log::debug("snapshot.frozen", {{"volume", volume.id}});
+    apply(volume.id, Freezing::In::froze);
+    static_cast<void>(co_await sleep_until(control_, clock_, time_point::max(), until.scope));
+  }
+  if (serves()) link->undrain();
+  co_return "its requests under way were not answered in time";
+}
+
+task<> Snapshots::hold(std::string volume_id, std::string freeze_id, time_point until,
+                       std::shared_ptr<CancelScope> scope) {
+  std::string why = "it is not staged here";
+  if (Volume* const volume = volumes_.find(volume_id)) {
+    ++volume->users;
+    why = co_await hold_back(*volume, freeze_id, {until, scope.get()});
+    --volume->users;
+  }
+  const bool refused = is_in(volume_id, freeze_id, Freezing::Phase::freezing);
+  if (refused || is_in(volume_id, freeze_id, Freezing::Phase::thawing)) {
+    all_[volume_id].hold.reset();
+    if (refused)
+      refuse(volume_id, why);
+    else
+      note_end(volume_id);
+    apply(volume_id, refused ? Freezing::In::refused : Freezing::In::thawed);
+  }
+  volumes_.forget_if_idle(volume_id);
+}
+
+void Snapshots::note_end(const std::string& volume_id) {
+  Volume* const volume = volumes_.find(volume_id);
+  const time_point since = all_[volume_id].since;
+  if (volume != nullptr && since != time_point{}) {
+    auto& longest = volume->history.counts.freezes.longest;
+    longest = std::max(longest, clock_.now() - since);
+  }
+  log::info("snapshot.thawed", {{"volume", volume_id}});
+}
+
 task<> Snapshots::thaw(std::string volume_id, std::shared_ptr<CancelScope> leaving) {
   duration pause = kFirstPauseOfThaw;
   bool told = false;
@@ -169,11 +235,7 @@ task<> Snapshots::thaw(std::string volume_id, std::shared_ptr<CancelScope> leavi
     report_broken(volume_id,
                   "the agent before this one ended while the filesystem was frozen, and nothing says that "
                   "the snapshot was made before the thaw");
-  if (volume != nullptr && known->second.since != time_point{}) {
-    auto& longest = volume->history.counts.freezes.longest;
-    longest = std::max(longest, clock_.now() - known->second.since);
-  }
-  log::info("snapshot.thawed", {{"volume", volume_id}});
+  note_end(volume_id);
   apply(volume_id, Freezing::In::thawed);
 }
 
@@ -207,7 +269,10 @@ task<> Snapshots::leave(duration ends_within, duration thaws_within) {
 void Snapshots::resume() {
   leaving_ = false;
   scope_ = std::make_shared<CancelScope>();
-  for (const auto& [id, one] : all_) clock_.cancel(one.limit);
+  for (const auto& [id, one] : all_) {
+    clock_.cancel(one.limit);
+    if (one.hold) one.hold->cancel();
+  }
   all_.clear();
   for (const auto& [id, volume] : volumes_) note(*volume);
 }

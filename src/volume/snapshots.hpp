@@ -1,11 +1,14 @@
 // Freezes filesystems while snapshots of their images are made, anywhere in the cluster, and thaws what the records
-// name. Freezing decides; this carries out.
+// name. Holds the requests to a raw block device back instead; such a hold ends with its process. Freezing decides;
+// this carries out.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "corbd/core/gate.hpp"
 #include "freezing.hpp"
@@ -45,12 +48,18 @@ class Snapshots {
     std::string freeze_id;
     time_point since{};
     Clock::TimerId limit = 0;
-    bool thaws = false;      ///< a coroutine does
-    bool inherited = false;  ///< an earlier agent froze it
+    bool thaws = false;                      ///< a coroutine does
+    bool inherited = false;                  ///< an earlier agent froze it
+    std::shared_ptr<CancelScope> hold = {};  ///< ends the hold of a raw block device when it is cancelled
   };
   void apply(const std::string& volume_id, Freezing::In in);
+  bool begin(const std::string& volume_id, One& one);
   void begin_limit(const std::string& volume_id, One& one);
   task<> freeze(std::string volume_id, std::string freeze_id, time_point until, std::shared_ptr<CancelScope> leaving);
+  bool is_in(const std::string& volume_id, const std::string& freeze_id, Freezing::Phase phase) const;
+  task<std::string> hold_back(Volume& volume, const std::string& freeze_id, Until until);
+  task<> hold(std::string volume_id, std::string freeze_id, time_point until, std::shared_ptr<CancelScope> scope);
+  void note_end(const std::string& volume_id);
   task<> thaw(std::string volume_id, std::shared_ptr<CancelScope> leaving);
   void refuse(const std::string& volume_id, const std::string& why);
   void report_broken(const std::string& volume_id, const std::string& cause);
@@ -70,8 +79,13 @@ class Snapshots {
   std::shared_ptr<CancelScope> scope_ = std::make_shared<CancelScope>();
 };
 
-/// Whether snapshots freeze the volume's filesystem: its mapOptions or the agent's flag want it, and this agent alone
-/// writes it.
-bool quiesces(const Record& record, const Config& config);
+/// Where librbd keeps the image's own rbd_default_snapshot_quiesce_mode. Schedules of mirror snapshots and the command
+/// `rbd` do not obey it; corbd does for all.
+constexpr std::string_view kQuiesceMode = "conf_rbd_default_snapshot_quiesce_mode";
+/// Whether this agent's server of it may write.
+bool can_quiesce(const Record& record);
+/// Whether the image's own mode, the volume's mapOptions or the agent's flag want snapshots to find it still.
+/// The first of them that says something decides. `mode`: the value of kQuiesceMode, if it is set.
+bool quiesces(const Record& record, const Config& config, const std::optional<std::string>& mode);
 
 }  // namespace corbd::volume

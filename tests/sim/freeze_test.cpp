@@ -33,6 +33,23 @@ struct Snapshot {
   }
 };
 
+/// A raw block volume, and a write of its application in each of three blocks.
+struct RawBlock : test::Scene {
+  RawBlock() {
+    auto wish = test::block_wish();
+    wish.source.serving.quiesce = true;
+    REQUIRE(want(wish) == errc::ok);
+  }
+  void write() {
+    for (std::size_t block = 0; block < 3; ++block) world.kernel.application_writes(device(), block);
+  }
+  std::size_t unanswered() { return device().requests.size(); }
+  volume::Freezes freezes() { return world.agent.shell().status(kId)->counts.freezes; }
+  void check_rules() {
+    for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
+  }
+};
+
 struct Frozen : test::Scene {
   Frozen() { REQUIRE(want(quiescing()) == errc::ok); }
   Freezer freezer() { return device().frozen_by; }
@@ -63,10 +80,9 @@ TEST_CASE("a snapshot freezes the filesystem of a volume that wants it, and thaw
   scene.check_rules();
 }
 
-TEST_CASE("a volume that does not want it, a raw block device and a reader watch no snapshots") {
+TEST_CASE("a volume that does not want it and a reader watch no snapshots") {
   auto wish = GENERATE(test::staged(), test::block_wish(), quiescing());
-  if (wish.capability.block) wish.source.serving.quiesce = true;
-  if (wish.source.serving.quiesce == true && !wish.capability.block) wish.capability.read_only = true;
+  if (wish.source.serving.quiesce == true) wish.capability.read_only = true;
   test::Scene scene;
   scene.filled();
   REQUIRE(scene.want(wish) == errc::ok);
@@ -74,6 +90,22 @@ TEST_CASE("a volume that does not want it, a raw block device and a reader watch
   snapshot.begin(scene);
   CHECK(snapshot.asked == 0);
   CHECK_FALSE(scene.world.agent.shell().status(kId)->quiesces);
+}
+
+TEST_CASE("the image's own quiesce mode, as of its open, outranks the volume's mapOptions") {
+  const bool wanted = GENERATE(true, false);
+  test::Scene scene;
+  scene.filled();
+  scene.image().metadata["conf_rbd_default_snapshot_quiesce_mode"] = wanted ? "required" : "skip";
+  auto wish = test::staged();
+  wish.source.serving.quiesce = !wanted;
+  REQUIRE(scene.want(wish) == errc::ok);
+  scene.image().metadata.clear();
+  CHECK(scene.world.agent.shell().status(kId)->quiesces == wanted);
+  Snapshot snapshot;
+  snapshot.begin(scene);
+  scene.loop.advance(1s);
+  CHECK((scene.device().frozen_by == Freezer::agent) == wanted);
 }
 
 TEST_CASE("a snapshot of a volume that is mounted read-only for its damage is made, and freezes nothing") {
@@ -268,5 +300,89 @@ TEST_CASE("a healing does not wait for a freeze that hangs on a dead link, and t
   scene.loop.advance(1min);
   CHECK(scene.freezer() == Freezer::nobody);
   CHECK_FALSE(scene.record().freeze);
+  scene.check_rules();
+}
+
+TEST_CASE("a snapshot of a raw block volume waits for requests under way, and new ones wait until it is made") {
+  RawBlock scene;
+  scene.write();
+  Snapshot snapshot;
+  snapshot.begin(scene);
+  scene.loop.advance(1s);
+  CHECK(snapshot.answer == 0);
+  CHECK(scene.unanswered() == 0);
+  scene.write();
+  scene.loop.advance(1s);
+  CHECK(scene.unanswered() == 3);
+  Snapshot::end(scene);
+  scene.loop.advance(1s);
+  CHECK(scene.unanswered() == 0);
+  CHECK(scene.freezes().made == 1);
+  CHECK(scene.freezes().broken == 0);
+  CHECK(scene.freezes().longest >= 2s);
+  scene.check_rules();
+}
+
+TEST_CASE("requests to a raw block volume are held back no longer than the limit, and the snapshot is broken then") {
+  RawBlock scene;
+  Snapshot snapshot;
+  snapshot.begin(scene);
+  scene.loop.advance(1s);
+  REQUIRE(snapshot.answer == 0);
+  scene.write();
+  scene.loop.advance(3s);
+  CHECK(scene.unanswered() == 3);
+  scene.loop.advance(2s);
+  CHECK(scene.unanswered() == 0);
+  CHECK(scene.freezes().broken == 1);
+  Snapshot::end(scene);
+  Snapshot next;
+  next.begin(scene);
+  scene.loop.advance(1s);
+  CHECK(next.answer == 0);
+  Snapshot::end(scene);
+  scene.loop.advance(1s);
+  scene.write();
+  scene.loop.advance(1s);
+  CHECK(scene.unanswered() == 0);
+  scene.check_rules();
+}
+
+TEST_CASE("an unstage of a raw block volume waits for its snapshot, and one that is killed holds nothing back") {
+  const bool dies = GENERATE(false, true);
+  RawBlock scene;
+  Snapshot snapshot;
+  snapshot.begin(scene);
+  scene.loop.advance(1s);
+  REQUIRE(snapshot.answer == 0);
+  if (dies) {
+    scene.write();
+    scene.kill_and_start();
+    CHECK(scene.want(plan::Healed{}) == errc::ok);
+    // The kernel repeats what it sent on the dead link when its timer says so.
+    scene.loop.advance(1min);
+    CHECK(scene.unanswered() == 0);
+  }
+  CHECK(scene.want(test::kUnstaged) == errc::ok);
+  CHECK(scene.world.kernel.devices.empty());
+  scene.check_rules();
+}
+
+TEST_CASE("a handover lets a snapshot of a raw block volume end, or ends the hold at its limit") {
+  const bool ends = GENERATE(true, false);
+  RawBlock scene;
+  Snapshot snapshot;
+  snapshot.begin(scene);
+  scene.loop.advance(1s);
+  REQUIRE(snapshot.answer == 0);
+  const auto begun = scene.loop.clock.now();
+  if (ends) scene.loop.clock.schedule(begun + 2s, [&] { Snapshot::end(scene); });
+  scene.world.agent.hand_over();
+  CHECK(scene.loop.clock.now() - begun < 6s);
+  CHECK(snapshot.answer == (ends ? 0 : -ETIME));
+  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
+  scene.write();
+  scene.loop.advance(1s);
+  CHECK(scene.unanswered() == 0);
   scene.check_rules();
 }

@@ -96,6 +96,7 @@ class Node final : public test::Hazards {
   // snapshots.cpp
   void snapshotter_comes();
   void snapshot(int serial, const test::FakeOpened& image);
+  bool stands_still(const Volume& volume, const test::KernelDevice& device) const;
   void look_at_frozen();
   // rules.cpp
   void look_at_rules();

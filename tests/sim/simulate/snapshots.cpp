@@ -15,6 +15,12 @@ constexpr Millis kGivenUpAfter = 10s;
 
 }  // namespace
 
+bool Node::stands_still(const Volume& volume, const test::KernelDevice& device) const {
+  if (!volume.block) return device.frozen_by == Freezer::agent;
+  const auto link = world_.kernel.links.find(device.link);
+  return link == world_.kernel.links.end() || (!link->second->reads() && link->second->in_flight() == 0);
+}
+
 void Node::snapshotter_comes() {
   if (!makes_snapshots(history_)) return;
   loop_.outside_in(200ms + Millis(snapshots_random_() % 9000), [this] {
@@ -50,8 +56,8 @@ void Node::snapshot(int serial, const test::FakeOpened& image) {
       }
       for (const Kubelet& kubelet : kubelets_)
         if (const auto* device = kubelet.image_id == id ? device_of(kubelet.volume.image) : nullptr;
-            device != nullptr && device->frozen_by != Freezer::agent)
-          world_.broke("a snapshot was answered with success, and its filesystem is not frozen: " + id);
+            device != nullptr && !stands_still(kubelet.volume, *device))
+          world_.broke("a snapshot was answered with success, and its volume does not stand still: " + id);
       end();
     });
   });
