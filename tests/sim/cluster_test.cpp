@@ -338,7 +338,7 @@ TEST_CASE("a volume whose client is cut off between opening the image and servin
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.world.agent.kill();
   scene.world.agent.start();
-  scene.world.calls.fail_at = 3;  // after fence and open: the look at its owner
+  scene.world.calls.fail_at = 4;  // after fence, open and quiesce mode: the look at its owner
   REQUIRE(scene.want(plan::Healed{}) == errc::unreachable);
   scene.world.cluster.blocklist(scene.world.agent.client());
   CHECK(scene.want(plan::Healed{}) == errc::fenced);

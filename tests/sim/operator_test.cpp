@@ -11,7 +11,7 @@ TEST_CASE("an operator override counts in one try, and is forgotten with it") {
   REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
   scene.kill_and_start();
   CHECK(scene.want(plan::Healed{}) == errc::unproven);
-  scene.world.calls.fail_at = 3;  // the look at its owner
+  scene.world.calls.fail_at = 4;  // the look at its owner
   REQUIRE(scene.want(plan::Healed{true}) != errc::ok);
   CHECK(scene.want(plan::Healed{}) == errc::unproven);
   CHECK(scene.want(plan::Healed{true}) == errc::ok);
