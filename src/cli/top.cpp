@@ -158,6 +158,7 @@ std::vector<TopRow> top_rows(const v1::ListActivityResponse& before, const v1::L
     row.in_flight = volume.in_flight();
     row.limits.assign(volume.io_limits().begin(), volume.io_limits().end());
     row.oldest = static_cast<double>(volume.oldest_request_ms()) / 1e3;
+    if (volume.has_used_bytes()) row.used = volume.used_bytes();
     const auto was = earlier.find(volume.id());
     put_rates(row, was == earlier.end() ? nullptr : was->second, volume, seconds, now.latency_bounds_s());
     if (was != earlier.end())
@@ -176,20 +177,22 @@ void sort_top(std::vector<TopRow>& rows, std::string_view column) {
 
 std::string top_table(const std::vector<TopRow>& rows, std::size_t at_most) {
   std::vector<std::vector<std::string>> cells{{"VOLUME", "STATE", "READ/S", "WRITE/S", "OTHER/S", "READ-MB/S",
-                                               "WRITE-MB/S", "P99-MS", "IN-FLIGHT", "OLDEST-S", "ERRORS/S", "LIMITS"}};
+                                               "WRITE-MB/S", "P99-MS", "IN-FLIGHT", "OLDEST-S", "ERRORS/S", "USED-MB",
+                                               "LIMITS"}};
   const std::size_t shown = at_most == 0 ? rows.size() : std::min(at_most, rows.size());
   for (const auto& row : std::span(rows).first(shown)) {
     auto& line = cells.emplace_back(std::vector<std::string>{cell(name_of(row)), row.state});
     if (row.by_kernel) {
       // The kernel's own counters are in /sys/block/rbd*/stat.
       line.insert(line.end(), 9, "kernel");
-      line.push_back(limits_of(row));
+      line.insert(line.end(), {"-", limits_of(row)});
       continue;
     }
     const std::string p99 = row.p99 ? (row.beyond ? ">" : "") + millis(*row.p99) : "-";
     line.insert(line.end(), {rate(row.reads), rate(row.writes), rate(row.others), megabytes(row.read_bytes),
                              megabytes(row.write_bytes), p99, std::to_string(row.in_flight),
-                             row.oldest > 0 ? figure(row.oldest, "%.1f") : "-", rate(row.errors), limits_of(row)});
+                             row.oldest > 0 ? figure(row.oldest, "%.1f") : "-", rate(row.errors),
+                             row.used ? megabytes(static_cast<double>(*row.used)) : "-", limits_of(row)});
   }
   std::string text = table(cells);
   if (shown < rows.size()) text += "and " + std::to_string(rows.size() - shown) + " more\n";
@@ -215,8 +218,10 @@ boost::json::object top_json(const std::vector<TopRow>& rows) {
                             {"in_flight", row.in_flight},
                             {"io_limits", limits_json(row)},
                             {"oldest_request_s", row.oldest},
+                            {"used_bytes", nullptr},
                             {"budget_wait_share", row.budget_wait}};
     if (row.p99) one["p99_s"] = *row.p99;
+    if (row.used) one["used_bytes"] = *row.used;
     // A 0 would look like a measurement.
     if (row.by_kernel)
       for (const char* figure : {"reads_per_s", "writes_per_s", "others_per_s", "read_bytes_per_s", "write_bytes_per_s",

@@ -22,8 +22,9 @@ struct TopRow {
   std::optional<double> p99;                 ///< seconds, over all operations; none: nothing was answered
   bool beyond = false;                       ///< the p99 is above the last bound of the agent's buckets
   std::uint64_t in_flight = 0;
-  std::vector<v1::IoLimits> limits;  ///< limits of its pods
-  double oldest = 0;                 ///< seconds
+  std::vector<v1::IoLimits> limits;   ///< limits of its pods
+  std::optional<std::uint64_t> used;  ///< bytes of a raw block volume's image
+  double oldest = 0;                  ///< seconds
   double budget_wait = 0;  ///< share of the time in which the agent did not read the device, for lack of memory
   double iops() const { return reads + writes + others; }
   double bytes() const { return read_bytes + write_bytes; }

@@ -113,6 +113,12 @@ std::string trimmed_of(const v1::Volume& volume) {
   return volume.why_not_trimmed().empty() ? line : line + "; not now: " + for_terminal(volume.why_not_trimmed());
 }
 
+/// Nobody counts what a filesystem's image uses: df(1) says how full the filesystem is.
+std::string used_of(const v1::Volume& volume) {
+  if (!volume.has_used_bytes()) return "<none>";
+  return size_text(volume.used_bytes()) + " of the image, counted " + age(volume.used_age_ms()) + " ago";
+}
+
 }  // namespace
 
 std::string word(v1::Verdict verdict) {
@@ -198,6 +204,7 @@ std::string volume_page(const v1::GetVolumeResponse& response, std::int64_t now_
       {"reads from:", cell(reads_of(volume))},
       {"since start:", many(volume.links_lost(), "link") + " lost, longest stall " + age(volume.longest_stall_ms())},
       {"snapshots:", cell(snapshots_of(volume))},
+      {"used:", used_of(volume)},
       {"trimmed:", trimmed_of(volume)},
       {"lost cache:", cell(loss_of(volume))},
       {"healing:", cell(healing_of(volume))},

@@ -14,9 +14,11 @@ void fill(v1::NodeGetVolumeStatsResponse& into, const host::Usage& usage, const 
   auto* bytes = into.add_usage();
   bytes->set_unit(v1::VolumeUsage::BYTES);
   bytes->set_total(static_cast<std::int64_t>(usage.bytes));
+  // kubelet reads a missing value as 0, so its metrics of a block volume that was not counted have 0 for both. Never
+  // set one without the other: with "used" alone, the usual alerts would call the volume full.
+  bytes->set_used(static_cast<std::int64_t>(usage.bytes_used));
+  bytes->set_available(static_cast<std::int64_t>(usage.bytes_available));
   if (!status.block) {
-    bytes->set_used(static_cast<std::int64_t>(usage.bytes_used));
-    bytes->set_available(static_cast<std::int64_t>(usage.bytes_available));
     auto* inodes = into.add_usage();
     inodes->set_unit(v1::VolumeUsage::INODES);
     inodes->set_total(static_cast<std::int64_t>(usage.inodes));

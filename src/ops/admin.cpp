@@ -128,17 +128,19 @@ class Desk {
 
   task<result<>> answer(const v1::ListActivityRequest&, v1::ListActivityResponse& response, Until) {
     using namespace std::chrono;
+    sources_.volumes.count_used();
     auto all = sources_.volumes.status();
     std::sort(all.begin(), all.end(),
               [](const auto& one, const auto& other) { return one.volume_id < other.volume_id; });
     response.set_at_us(duration_cast<microseconds>(clock_.now().time_since_epoch()).count());
     response.set_started_at_ms(static_cast<std::int64_t>(run_ / 1000));
     for (const double bound : device::kLatencyBounds) response.add_latency_bounds_s(bound);
-    for (const auto& status : all) *response.add_volumes() = activity_of(status);
+    for (const auto& status : all) *response.add_volumes() = activity_of(status, clock_.now());
     co_return result<>();
   }
 
   task<result<>> answer(const v1::GetVolumeRequest& request, v1::GetVolumeResponse& response, Until) {
+    sources_.volumes.count_used();
     const auto status = sources_.volumes.status(request.id());
     if (!status) co_return unknown(request.id());
     *response.mutable_volume() = to_message(*status, sources_.healer.queue(), clock_.now());

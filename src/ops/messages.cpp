@@ -133,6 +133,10 @@ v1::Volume to_message(const volume::Status& status, const heal::HealQueue& queue
   }
   out.set_trimmed_bytes(status.counts.trimmed_bytes);
   if (status.counts.trimmed_at) out.set_trimmed_at_ms(ms(status.counts.trimmed_at->time_since_epoch()));
+  if (const auto used = used_now(status, now)) {
+    out.set_used_bytes(*used);
+    out.set_used_age_ms(ms(now - status.used->at));
+  }
   out.set_why_not_trimmed(valid_utf8(status.why_not_trimmed));
   if (status.last_error) {
     out.mutable_last_error()->set_code(std::string(name(status.last_error->code)));
@@ -143,7 +147,7 @@ v1::Volume to_message(const volume::Status& status, const heal::HealQueue& queue
   return out;
 }
 
-v1::Activity activity_of(const volume::Status& status) {
+v1::Activity activity_of(const volume::Status& status, time_point now) {
   v1::Activity out;
   out.set_id(valid_utf8(status.volume_id));
   out.set_health(to_message(status.health));
@@ -153,6 +157,7 @@ v1::Activity activity_of(const volume::Status& status) {
   add_io_limits(out, status);
   out.set_in_flight(status.in_flight);
   out.set_oldest_request_ms(ms(status.oldest));
+  if (const auto used = used_now(status, now)) out.set_used_bytes(*used);
   out.set_slow_requests(status.figures.slow);
   out.set_budget_wait_us(status.figures.still_micros);
   for (std::size_t i = 0; i < status.figures.by.size(); ++i) {

@@ -11,7 +11,7 @@
 namespace corbd::ops {
 
 v1::Volume to_message(const volume::Status& status, const heal::HealQueue& queue, time_point now);
-v1::Activity activity_of(const volume::Status& status);
+v1::Activity activity_of(const volume::Status& status, time_point now);
 v1::Change to_message(const volume::Change& change);
 
 /// Counts volumes by health, and clusters, in the order of their names.

@@ -99,6 +99,14 @@ void trims(Families& into, const Snapshot& snapshot) {
       into.sample({{"volume", volume.volume_id}}, seconds(at->time_since_epoch()));
 }
 
+void used(Families& into, const Snapshot& snapshot) {
+  into.family("corbd_volume_used_bytes", MetricType::Gauge,
+              "Bytes stored for the image of a raw block volume; absent: not counted in the last ten minutes.");
+  for (const auto& volume : snapshot.volumes)
+    if (const auto bytes = used_now(volume, snapshot.now))
+      into.sample({{"volume", volume.volume_id}}, static_cast<double>(*bytes));
+}
+
 void volumes(Families& into, const Snapshot& snapshot) {
   into.family("corbd_volume_state", MetricType::Gauge, "1 for the state that the volume is in, 0 for the others.");
   for (const auto& volume : snapshot.volumes)
@@ -139,6 +147,7 @@ void volumes(Families& into, const Snapshot& snapshot) {
              "Longest time from a snapshot's request to the thaw. Writers wait for a part of it.",
              [](const auto& volume) { return seconds(volume.counts.freezes.longest); });
   trims(into, snapshot);
+  used(into, snapshot);
   into.family("corbd_volume_io_limit", MetricType::Gauge,
               "Limit of a pod's cgroup for the volume, a second: in requests (iops) or bytes (bps).");
   for (const auto& volume : snapshot.volumes)

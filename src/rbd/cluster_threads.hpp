@@ -14,27 +14,29 @@ namespace corbd::rbd {
 
 struct Connection;
 
-/// The threads for one cluster, in seven shares. A call to a monitor ends by mon_timeout. A call on an image, or on the
+/// The threads for one cluster, in eight shares. A call to a monitor ends by mon_timeout. A call on an image, or on the
 /// journal that names it, may wait as long as its placement group is down. Such calls must not prevent new connections.
 /// Repeated stages, and the periodic checks, must not prevent volumes from being opened. A client that cannot reach the
 /// monitors waits for ever for its OSD map, without a time limit of librados, and must not prevent new connections.
+/// Counts of used bytes must delay nothing.
 struct ClusterThreads {
   static constexpr std::size_t kCluster = 2, kNames = 4, kImages = 8, kLooks = 2, kTrials = 1, kComparisons = 1,
-                               kMaps = 2;
+                               kMaps = 2, kCounts = 1;
   ClusterThreads(executor control, Clock& clock, const std::string& cluster_id)
-      : pool(control, clock, kCluster + kNames + kImages + kLooks + kTrials + kComparisons + kMaps),
+      : pool(control, clock, kCluster + kNames + kImages + kLooks + kTrials + kComparisons + kMaps + kCounts),
         cluster(control, clock, pool, "cluster " + cluster_id, kCluster),
         names(control, clock, pool, "names of images of cluster " + cluster_id, kNames),
         images(control, clock, pool, "images of cluster " + cluster_id, kImages),
         looks(control, clock, pool, "looks at images of cluster " + cluster_id, kLooks),
         trials(control, clock, pool, "trials with a new client of cluster " + cluster_id, kTrials),
         comparisons(control, clock, pool, "comparisons of clients of cluster " + cluster_id, kComparisons),
-        maps(control, clock, pool, "OSD maps of cluster " + cluster_id, kMaps) {}
+        maps(control, clock, pool, "OSD maps of cluster " + cluster_id, kMaps),
+        counts(control, clock, pool, "counts of used bytes of cluster " + cluster_id, kCounts) {}
   bool idle() const {
     return std::ranges::all_of(shares(), [](const auto* share) { return share->idle(); });
   }
-  std::array<const BlockingCalls*, 7> shares() const {
-    return {&cluster, &names, &images, &looks, &trials, &comparisons, &maps};
+  std::array<const BlockingCalls*, 8> shares() const {
+    return {&cluster, &names, &images, &looks, &trials, &comparisons, &maps, &counts};
   }
   BlockingPool pool;
   BlockingCalls cluster;
@@ -44,6 +46,7 @@ struct ClusterThreads {
   BlockingCalls trials;
   BlockingCalls comparisons;
   BlockingCalls maps;
+  BlockingCalls counts;
 };
 
 /// Control thread only.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "failure.hpp"
+#include "used.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -22,12 +23,6 @@ int on_extent(std::uint64_t, std::size_t, int exists, void* argument) {
   auto& walk = *static_cast<Walk*>(argument);
   if (exists != 0) walk.found = true;
   return walk.found || walk.stop ? kFound : 0;
-}
-
-bool fast_diff_is_valid(const ImageHandle& opened) {
-  std::uint64_t flags = 0;
-  return (opened.features & RBD_FEATURE_FAST_DIFF) != 0 && rbd_get_flags(opened.image, &flags) == 0 &&
-         (flags & (RBD_FLAG_FAST_DIFF_INVALID | RBD_FLAG_OBJECT_MAP_INVALID)) == 0;
 }
 
 }  // namespace

@@ -49,6 +49,7 @@ class RbdImage final : public image::Image {
     return opened_->watch_quiesce(std::move(handlers), until);
   }
   task<result<bool>> has_data(Until until) override;
+  task<result<std::optional<std::uint64_t>>> used_bytes(Until until) override { return opened_->used_bytes(until); }
   task<result<std::optional<std::string>>> metadata(std::string name, Until until) override;
   task<result<std::map<std::string, std::string>>> metadata_below(std::string prefix, Until until) override;
   task<result<>> set_metadata(std::string name, std::string value, Until until) override;

@@ -7,6 +7,7 @@
 #include "deaf.hpp"
 #include "failure.hpp"
 #include "mirror.hpp"
+#include "used.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -143,6 +144,7 @@ bool OpenImage::close_in_background() { return closing_ || connections_.gate().s
 task<> OpenImage::close([[maybe_unused]] std::shared_ptr<OpenImage> self) {
   if (closing_) co_return;
   closing_ = true;
+  stop_count_ = true;
   Connection& connection = handle_.connection;
   connection.images.erase(this);
   // The write of the mark may still be under way, too.
@@ -224,6 +226,19 @@ task<> OpenImage::end_quiesce() {
     quiesce_.reset();
   else
     log::warning("image.watch_not_ended", {{"image", handle_.text()}, {"error", ended.error().text}});
+}
+
+/// It has a thread of its own and waits for no turn, so that it delays no other call on the image.
+task<result<std::optional<std::uint64_t>>> OpenImage::used_bytes(Until until) {
+  const auto self = shared_from_this();
+  if (closing_ || !threads().counts.idle())
+    co_return Error{errc::busy, "counting what image " + handle_.text() + " uses: an earlier count has not ended"};
+  stop_count_ = false;
+  auto job = [this] { return rbd::used_bytes(handle_, stop_count_); };
+  auto counted =
+      co_await threads().counts.call(calls_, std::move(job), until, "counting what image " + handle_.text() + " uses");
+  stop_count_ = true;
+  co_return counted;
 }
 
 task<result<>> OpenImage::refresh(Until until) {

@@ -123,6 +123,8 @@ class OpenImage : public std::enable_shared_from_this<OpenImage> {
   task<result<image::Hearing>> hearing(image::Range range, Until until);
   /// Implements image::Image::watch_quiesce().
   task<result<>> watch_quiesce(image::QuiesceHandlers handlers, Until until);
+  /// Implements image::Image::used_bytes().
+  task<result<std::optional<std::uint64_t>>> used_bytes(Until until);
   /// Reads it now, and notes what it finds.
   task<result<>> refresh(Until until);
   /// Reads the size, and checks the configuration and the lock again, every Config::looks_every, until the image
@@ -169,6 +171,7 @@ class OpenImage : public std::enable_shared_from_this<OpenImage> {
   bool refreshing_ = false, refresh_again_ = false;
   mutable JobTimer call_timer_;  ///< times the job of call(), while it has a thread
   mutable JobTimer look_timer_;  ///< times the look at the image, while it has one
+  std::atomic<bool> stop_count_{false};
   /// Blocking calls under way. They use this object by reference and never by a shared pointer, because the last shared
   /// pointer must go on the control thread.
   Gate calls_;

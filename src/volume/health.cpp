@@ -146,6 +146,7 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
   status.unanswered = volume.server.unanswered();
   status.counts = volume.history.counts;
   status.figures = figures_of(volume);
+  if (record.use.block) status.used = volume.used.last;
   status.why_not_trimmed = volume.why_not_trimmed;
   status.in_flight = volume.server.link() != nullptr ? volume.server.link()->in_flight() : 0;
   status.last_error = volume.history.last_error;

@@ -348,6 +348,7 @@ task<result<>> Shell::want(std::string volume_id, Wish wish, Until until) {
 task<result<host::Usage>> Shell::usage(std::string volume_id, std::string path, Until until) {
   return impl_->usage_.read(std::move(volume_id), std::move(path), until);
 }
+void Shell::count_used() { impl_->usage_.count_used(); }
 task<Users> Shell::users(std::string cluster_id, Until until) {
   return impl_->other_clients_.users(std::move(cluster_id), until);
 }

@@ -46,7 +46,14 @@ task<result<host::Usage>> UsageReader::read_one(Volume& volume, std::string path
     const auto devices = find_devices(volume, ports_);
     if (!devices) co_return devices.error();
     if (devices->empty()) co_return Error{errc::unavailable, "volume " + volume.id + " has no device: stage it again"};
-    co_return host::Usage{usable_bytes(devices->front(), volume.id)};
+    used_.ask(volume);
+    host::Usage size{usable_bytes(devices->front(), volume.id)};
+    if (const auto& last = volume.used.last; last && clock_.now() - last->at <= kUsedCountsFor) {
+      // The header of an encrypted volume is stored too, and an image may be larger than its device.
+      size.bytes_used = std::min(last->bytes, size.bytes);
+      size.bytes_available = size.bytes - size.bytes_used;
+    }
+    co_return size;
   }
   const auto& stagings = volume.record->stagings;
   const std::string target = stagings.empty() ? path : staging_target(volume.id, stagings.front().path);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "corbd/core/gate.hpp"
+#include "used_counter.hpp"
 #include "volume_map.hpp"
 
 namespace corbd::volume {
@@ -14,14 +15,23 @@ class UsageReader {
         ports_(ports),
         volumes_(volumes),
         gate_(gate),
-        one_(control, clock, "a turn to ask how full a filesystem is", 1) {}
+        one_(control, clock, "a turn to ask how full a filesystem is", 1),
+        used_(control, clock, volumes, gate) {}
 
   /// Implements Volumes::usage().
   task<result<host::Usage>> read(std::string id, std::string path, Until until);
+  /// Implements Volumes::count_used().
+  void count_used() { used_.ask_all(); }
   /// Ends every wait.
-  void stop() { leaving_->cancel(); }
+  void stop() {
+    leaving_->cancel();
+    used_.stop();
+  }
   /// Waits again.
-  void resume() { leaving_ = std::make_shared<CancelScope>(); }
+  void resume() {
+    leaving_ = std::make_shared<CancelScope>();
+    used_.resume();
+  }
 
  private:
   bool shows_at(const Volume& volume, const std::string& path) const;
@@ -33,6 +43,7 @@ class UsageReader {
   VolumeMap& volumes_;
   Gate& gate_;
   Slots one_;  ///< one at a time, to leave the helpers to healing
+  UsedCounter used_;
   std::shared_ptr<CancelScope> leaving_ = std::make_shared<CancelScope>();
 };
 

@@ -106,6 +106,13 @@ struct UsageAnswer {
   std::shared_ptr<Event> under_way;  ///< set while a question is under way
 };
 
+/// The count of what a raw block volume's image uses.
+struct UsedCount {
+  std::optional<UsedBytes> last;
+  std::optional<time_point> begun;  ///< the last count
+  bool under_way = false;
+};
+
 /// A change of the volume's client to one of its present user and key.
 struct ClientChange {
   std::optional<OwnImage> next;  ///< opened beside the one that serves, by the present operation
@@ -143,6 +150,7 @@ struct Volume {
   Facts facts;
   History history;
   UsageAnswer usage;
+  UsedCount used;
   std::uint64_t next_trim = 0;  ///< where the next piece of a trim begins; 0: the last one is done
   std::string why_not_trimmed;  ///< Status::why_not_trimmed
   /// The last one is cancelled when the link ends. A call that waits for the device then returns and leaves the volume

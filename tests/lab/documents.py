@@ -44,6 +44,9 @@ ELSEWHERE = {
         "corbd doctor --before-migration": IN_PASSING, "ceph config": IN_PASSING, "corbd heal --adopt": ("tests/lab/stories_adopt.py", '"heal", "--adopt"'),
         "corbd heal ID --loss-accepted": ("tests/lab/stories_adopt.py", '"heal", volume.id, "--loss-accepted"'), "corbd status": IN_PASSING, "corbd volumes": IN_PASSING,
         "rbd info": CEPHS_OWN, "rbd persistent-cache": NO_PLUGIN},
+    (OPERATIONS, "How much a raw block volume uses"): {
+        "corbd top": ("tests/lab/stories_accept.py", '"top", "--once"'), "corbd volume": IN_PASSING, "rbd du": ("tests/lab/stories_accept.py", '"rbd", "du"'),
+        "rbd object-map rebuild": CEPHS_OWN},
     (MIGRATING, "Timing"): {"corbd volumes": (SEEN, '"volumes"')},
     (MIGRATING, "Where nothing is attached"): {
         "kubectl get csidriver": IN_PASSING, "corbd doctor --before-migration": (MOVED, '"doctor", "--before-" + what'),

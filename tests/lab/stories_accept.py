@@ -11,6 +11,7 @@ from cluster import Image
 from machine import MIB, NEWER, put, read, run
 from stories_calls import enlarge
 from stories_peer import RbdNbd
+from stories_seen import ask
 from writer import Writer
 
 
@@ -28,6 +29,13 @@ def md5_of(path, size):
 def used(lab, image):
     """Bytes of the image that are allocated."""
     return json.loads(lab.admin("rbd", "du", "--format", "json", image.spec))["images"][0]["used_size"]
+
+
+def expect_statistics(volume, allocated):
+    """The count is made after the first answer."""
+    told = wait_for("a count of what the image uses", lambda: volume.stats(target=volume.staged_path)[0]["BYTES"]["used"], 10, 0.2)
+    usage = volume.stats(target=volume.staged_path)[0]["BYTES"]
+    check(told == allocated and usage["available"] == usage["total"] - allocated, "the cluster has %d bytes, the statistics are %s" % (allocated, usage))
 
 
 def staged_block(lab, image, **options):
@@ -60,12 +68,13 @@ def story_data_both_ways(lab):
 
 
 def story_trim(lab):
-    """a discard gives the space back to the cluster, and what is discarded reads as zeroes"""
+    """a discard gives the space back to the cluster, as the statistics say, and what is discarded reads as zeroes"""
     image = lab.image("a", size=64 * MIB)
     volume = staged_block(lab, image)
     run(["dd", "if=/dev/urandom", "of=" + volume.staged_path, "bs=4M", "count=8", "oflag=direct"])
     before = used(lab, image)
     check(before >= 32 * MIB, "only %d bytes are allocated" % before)
+    expect_statistics(volume, before)
     run(["blkdiscard", "--offset", str(8 * MIB), "--length", str(16 * MIB), volume.staged_path])
     after = used(lab, image)
     say("allocated: %d MiB, after the discard of 16 MiB: %d MiB" % (before // MIB, after // MIB))
@@ -73,6 +82,11 @@ def story_trim(lab):
     with open(volume.staged_path, "rb") as file:
         file.seek(8 * MIB)
         check(file.read(16 * MIB).count(0) == 16 * MIB, "discarded data is still there")
+    # A volume is counted once a minute; after another stage, at once.
+    volume.unstage()
+    volume.stage()
+    expect_statistics(volume, after)
+    check("%.1f" % (after / 1e6) in ask(lab.agents[0], "top", "--once"), "corbd top does not say it")
     volume.unstage()
     volume.expect_gone()
 

@@ -17,6 +17,7 @@ class ScriptedVolumes : public volume::Volumes {
     co_return outcome;
   }
   task<result<host::Usage>> usage(std::string, std::string, Until) override { co_return host::Usage{}; }
+  void count_used() override { ++counted; }
   std::vector<volume::Status> status() const override { return all; }
   std::optional<volume::Status> status(const std::string& id) const override {
     for (const auto& one : all)
@@ -29,6 +30,7 @@ class ScriptedVolumes : public volume::Volumes {
   std::vector<volume::Unclaimed> left_to_kernel() const override { return kernel_devices; }
   std::vector<volume::Unclaimed> devices, kernel_devices;
   std::vector<plan::Wish> wishes;
+  int counted = 0;  ///< calls of count_used()
   result<> outcome;
 
  private:

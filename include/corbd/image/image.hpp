@@ -99,6 +99,11 @@ class Image : public BlockImage {
   }
   /// Whether any extent of the head is allocated; stops at the first. An error is never "no".
   virtual task<result<bool>> has_data(Until until) = 0;
+  /// Returns the bytes of the head that are stored for this image itself, in whole objects. What a clone has from its
+  /// parent does not count. Nothing: its object map does not tell, or would take too long. busy: an earlier count of an
+  /// image of this cluster has not ended. Delays no other call; a close ends it, and waits only for what it has asked
+  /// the cluster.
+  virtual task<result<std::optional<std::uint64_t>>> used_bytes(Until) { co_return std::nullopt; }
   virtual task<result<std::optional<std::string>>> metadata(std::string name, Until until) = 0;
   /// Returns every metadata entry whose name begins with `prefix`.
   virtual task<result<std::map<std::string, std::string>>> metadata_below(std::string prefix, Until until) = 0;

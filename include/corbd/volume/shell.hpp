@@ -66,6 +66,7 @@ class Shell final : public Volumes {
   task<result<Holding>> holders(ImageAt at, Until until) override;
   task<result<Holding>> take_image(ImageAt at, Until until) override;
   task<result<host::Usage>> usage(std::string volume_id, std::string path, Until until) override;
+  void count_used() override;
   std::vector<Status> status() const override;
   std::optional<Status> status(const std::string& volume_id) const override;
   std::vector<Unclaimed> unclaimed() const override;

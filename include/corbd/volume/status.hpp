@@ -43,6 +43,14 @@ struct Counts {
   Freezes freezes;
 };
 
+/// The bytes that a raw block volume's image had stored when its cluster was last asked (image::Image::used_bytes()).
+struct UsedBytes {
+  std::uint64_t bytes = 0;
+  time_point at{};
+};
+/// A count that is older says nothing any more.
+inline constexpr std::chrono::minutes kUsedCountsFor{10};
+
 /// Limits that a pod's cgroup was asked for.
 struct PodLimits {
   std::string pod;  ///< "namespace/name"; empty: unknown
@@ -108,13 +116,19 @@ struct Status {
   duration oldest{};                         ///< age of the oldest request that the cluster has not answered
   duration unanswered{};                     ///< the same, of requests and of the agent's own calls on the image
   Counts counts;
-  bool quiesces = false;        ///< snapshots freeze its filesystem
-  bool frozen = false;          ///< one does so now, or did and nobody has thawed it yet
-  device::Figures figures;      ///< sum of its links since the agent's start; all zero if the kernel serves it
-  std::string why_not_trimmed;  ///< why the scheduled trim leaves it out, or waits; empty: it does not
-  std::uint64_t in_flight = 0;  ///< requests that the cluster has not answered
+  bool quiesces = false;          ///< snapshots freeze its filesystem
+  bool frozen = false;            ///< one does so now, or did and nobody has thawed it yet
+  device::Figures figures;        ///< sum of its links since the agent's start; all zero if the kernel serves it
+  std::optional<UsedBytes> used;  ///< a raw block volume's; nothing: not counted, or it cannot be
+  std::string why_not_trimmed;    ///< why the scheduled trim leaves it out, or waits; empty: it does not
+  std::uint64_t in_flight = 0;    ///< requests that the cluster has not answered
   std::optional<Error> last_error;
 };
+
+/// Returns Status::used, unless it is too old.
+inline std::optional<std::uint64_t> used_now(const Status& status, time_point now) {
+  return status.used && now - status.used->at <= kUsedCountsFor ? std::optional(status.used->bytes) : std::nullopt;
+}
 
 /// A device with a volume ID that no record names: rbd-nbd's, another driver's, or ours from before the records were
 /// lost. Also a device that nobody serves because its Ceph key is gone, and a device of the kernel client that ceph-csi

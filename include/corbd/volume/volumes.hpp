@@ -61,9 +61,11 @@ class Volumes {
   virtual ~Volumes() = default;
   virtual task<result<>> want(std::string volume_id, Wish wish, Until until) = 0;
   /// Returns how full the volume's filesystem is: its last answer if it does not answer now. For a raw block volume,
-  /// only the size. `path`: where the volume is staged or published; not_found for any other. unavailable: there is no
-  /// answer yet. Asks the cluster nothing.
+  /// the size; and once it was counted what its image uses, which the call asks for and does not wait for. `path`:
+  /// where the volume is staged or published; not_found for any other. unavailable: there is no answer yet.
   virtual task<result<host::Usage>> usage(std::string volume_id, std::string path, Until until) = 0;
+  /// Begins to count what the images of raw block volumes use, where the last count is a minute old: Status::used.
+  virtual void count_used() {}
   /// Asks the cluster who has the image.
   virtual task<result<Holding>> holders(ImageAt, Until) { co_return Error{errc::unimplemented, "holders"}; }
   /// Finds the clients that have the image, and blocklists each of them by its address. Then the image can be staged

@@ -112,8 +112,10 @@ struct FakeImage {
   }
   std::uint64_t modified = 1;  ///< its modify timestamp, in nanoseconds
   std::map<std::string, std::string> metadata;
-  bool data = false;            ///< any extent allocated
-  bool only_formatted = false;  ///< all its data come from a format
+  bool data = false;                  ///< any extent allocated
+  bool counts_used = false;           ///< its features allow to count `used`
+  std::optional<std::uint64_t> used;  ///< bytes stored for it, by its object map; nothing: the map is not valid
+  bool only_formatted = false;        ///< all its data come from a format
   host::Probe::Kind content = host::Probe::Kind::nothing;
   std::string fstype;
   std::optional<FakeLuks> luks;        ///< its header; content and fstype then describe the opened mapping

@@ -446,6 +446,20 @@ task<result<bool>> FakeOpened::has_data(Until until) {
   co_return *found;
 }
 
+/// It waits for no other call on the image, and none waits for it.
+task<result<std::optional<std::uint64_t>>> FakeOpened::used_bytes(Until until) {
+  FakeImage* const mine = world_.cluster.by_id(key_.image_id);
+  if (mine == nullptr || !mine->counts_used) co_return std::nullopt;
+  const auto found = std::make_shared<std::optional<std::uint64_t>>();
+  auto done = co_await world_.calls.ask_cluster("used bytes", client_, until,
+                                                [&world = world_, id = key_.image_id, found]() -> result<> {
+                                                  if (const FakeImage* of = world.cluster.by_id(id)) *found = of->used;
+                                                  return {};
+                                                });
+  if (!done) co_return done.error();
+  co_return *found;
+}
+
 task<result<std::optional<std::string>>> FakeOpened::metadata(std::string name, Until until) {
   const auto found = std::make_shared<std::optional<std::string>>();
   auto done = co_await ask("get metadata", until, [&world = world_, id = key_.image_id, name, found]() -> result<> {

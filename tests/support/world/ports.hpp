@@ -72,6 +72,7 @@ class FakeOpened final : public image::Image {
   bool quiesce(std::function<void(int)> told);
   void unquiesce();
   task<result<bool>> has_data(Until until) override;
+  task<result<std::optional<std::uint64_t>>> used_bytes(Until until) override;
   task<result<std::optional<std::string>>> metadata(std::string name, Until until) override;
   task<result<std::map<std::string, std::string>>> metadata_below(std::string prefix, Until until) override;
   task<result<>> set_metadata(std::string name, std::string value, Until until) override;

@@ -125,12 +125,27 @@ TEST_CASE("a row ends with the limits of its pods, also of a volume that the ker
   free.id = "c";
   const auto text = cli::top_table({limited, mapped, free});
   CHECK_THAT(text, ContainsSubstring("LIMITS\n"));
-  CHECK_THAT(text, ContainsSubstring("0          w=100/s r=1.5MB/s\nb"));
-  CHECK_THAT(text, ContainsSubstring("kernel     w=100/s r=1.5MB/s\nc"));
+  CHECK_THAT(text, ContainsSubstring("0          -         w=100/s r=1.5MB/s\nb"));
+  CHECK_THAT(text, ContainsSubstring("kernel     -         w=100/s r=1.5MB/s\nc"));
   const auto json = cli::top_json({limited, free});
   CHECK(json.at("volumes").at(0).at("io_limits").at(0).at("pod") == "shop/db-0");
   CHECK(json.at("volumes").at(0).at("io_limits").at(0).at("write_iops") == 100);
   CHECK(json.at("volumes").at(1).at("io_limits").as_array().empty());
+}
+
+TEST_CASE("a row shows what the image of a raw block volume uses, if that was counted") {
+  auto first = answer(0), second = answer(kTwoSeconds);
+  add(first, "1");
+  add(second, "1").set_used_bytes(8'500'000);
+  add(second, "2");
+  const auto rows = cli::top_rows(first, second);
+  CHECK((rows.at(0).used == 8'500'000 && !rows.at(1).used));
+  const auto text = cli::top_table(rows);
+  CHECK_THAT(text, ContainsSubstring("USED-MB   LIMITS\n"));
+  CHECK_THAT(text, ContainsSubstring(" 8.5       -\n"));
+  const auto json = cli::top_json(rows);
+  CHECK(json.at("volumes").at(0).at("used_bytes") == 8'500'000);
+  CHECK(json.at("volumes").at(1).at("used_bytes").is_null());
 }
 
 TEST_CASE("a row shows the claim's name if it is known, and `kernel` instead of figures for the kernel client") {

@@ -37,6 +37,16 @@ TEST_CASE("the statistics of a raw block volume have one entry, its size in byte
   REQUIRE(response.usage_size() == 1);
   CHECK(response.usage(0).unit() == v1::VolumeUsage::BYTES);
   CHECK(response.usage(0).total() == 100);
+  CHECK((response.usage(0).used() == 0 && response.usage(0).available() == 0));
+}
+
+TEST_CASE("the statistics of a raw block volume whose image was counted say what it uses and what is left") {
+  auto status = staged();
+  status.block = true;
+  v1::NodeGetVolumeStatsResponse response;
+  corbd::csi::fill(response, {100, 30, 70}, status);
+  REQUIRE(response.usage_size() == 1);
+  CHECK((response.usage(0).used() == 30 && response.usage(0).available() == 70));
 }
 
 TEST_CASE(

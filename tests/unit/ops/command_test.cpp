@@ -46,6 +46,21 @@ TEST_CASE("corbd status ends with the verdict as its exit code") {
   CHECK(answer.problems.empty());
 }
 
+TEST_CASE("corbd top and corbd volume ask for a count of what raw block volumes use") {
+  Scene scene;
+  auto& volume = scene.volumes.add("1");
+  volume.block = true;
+  volume.used = volume::UsedBytes{8 << 20, std::chrono::steady_clock::now()};
+  scene.start();
+  CHECK_THAT(ask(scene, {"volume", "1"}).out, ContainsSubstring("of the image, counted"));
+  int counted = 0;
+  scene.thread.call([&] { counted = scene.volumes.counted; });
+  CHECK(counted == 1);
+  CHECK_THAT(ask(scene, {"top", "--once", "--interval", "1"}).out, ContainsSubstring(" 8.4 "));
+  scene.thread.call([&] { counted = scene.volumes.counted; });
+  CHECK(counted == 3);
+}
+
 TEST_CASE("corbd keys ends with 0 once each volume has the user and key that it is to have") {
   Scene scene;
   auto& keys = scene.volumes.add("1").keys;

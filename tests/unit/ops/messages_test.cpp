@@ -76,6 +76,7 @@ TEST_CASE("all that is known of a volume is in its message") {
   status.counts.longest_stall = 6s;
   status.counts.trimmed_bytes = 7;
   status.counts.trimmed_at = std::chrono::system_clock::time_point(8s);
+  status.used = volume::UsedBytes{9, now - 10s};
   status.why_not_trimmed = "it is busy";
   status.last_error = Error{errc::lost, "gone"};
   const auto message = to_message(status, heal::HealQueue({}), now);
@@ -95,6 +96,7 @@ TEST_CASE("all that is known of a volume is in its message") {
   CHECK(message.longest_stall_ms() == 6000);
   CHECK(message.trimmed_bytes() == 7);
   CHECK(message.trimmed_at_ms() == 8000);
+  CHECK((message.used_bytes() == 9 && message.used_age_ms() == 10'000));
   CHECK(message.why_not_trimmed() == "it is busy");
   CHECK(message.last_error().code() == "lost");
   CHECK(message.last_error().text() == "gone");

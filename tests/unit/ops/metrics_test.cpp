@@ -57,6 +57,19 @@ TEST_CASE("a volume's times are in seconds, and zero while it is served") {
   CHECK_THAT(text, ContainsSubstring("corbd_volume_longest_stall_seconds{volume=\"down\"} 0.25\n"));
 }
 
+TEST_CASE("the metric of used bytes has only volumes that were counted in the last ten minutes") {
+  ops::Snapshot snapshot;
+  snapshot.now = t0;
+  auto counted = status("counted"), old = status("old");
+  counted.used = volume::UsedBytes{8192, t0 - 10min};
+  old.used = volume::UsedBytes{8192, t0 - 10min - 1s};
+  snapshot.volumes = {counted, old, status("never")};
+  const auto text = ops::render(snapshot);
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_used_bytes{volume=\"counted\"} 8192\n"));
+  CHECK_THAT(text, !ContainsSubstring("corbd_volume_used_bytes{volume=\"old\"}"));
+  CHECK_THAT(text, !ContainsSubstring("corbd_volume_used_bytes{volume=\"never\"}"));
+}
+
 TEST_CASE("volumes are counted by the Ceph user and key that serve them, those apart that are to have another") {
   ops::Snapshot snapshot;
   snapshot.volumes = {status("v1"), status("v2"), status("v3"), status("v4")};
