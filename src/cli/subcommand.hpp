@@ -33,12 +33,12 @@ void add(CLI::App& app, Chosen& chosen) {
 }
 
 using Add = void(CLI::App& app, Chosen& chosen);
-Add add_status, add_volumes, add_volume, add_keys, add_heal, add_fail, add_drain, add_log_level, add_events, add_top,
-    add_handover, add_alive, add_fencing, add_csi, add_version;
+Add add_status, add_volumes, add_volume, add_keys, add_heal, add_fail, add_fsck, add_drain, add_log_level, add_events,
+    add_top, add_handover, add_alive, add_fencing, add_csi, add_version;
 
 /// Subcommands that use the admin socket, in the order of --help.
-inline constexpr Add* kQuestions[] = {add_status,   add_volumes, add_volume,    add_keys,   add_heal,
-                                      add_fail,     add_drain,   add_log_level, add_events, add_top,
-                                      add_handover, add_alive,   add_fencing};
+inline constexpr Add* kQuestions[] = {add_status, add_volumes,  add_volume, add_keys,      add_heal,
+                                      add_fail,   add_fsck,     add_drain,  add_log_level, add_events,
+                                      add_top,    add_handover, add_alive,  add_fencing};
 
 }  // namespace corbd::cli

@@ -74,6 +74,7 @@ constinit const FilesystemType kBtrfs{
     .name = "btrfs",
     .package = "btrfs-progs",
     .repair = "btrfs check",
+    .inspect = "btrfs check --readonly",
     .mkfs_options = btrfs_options,
     .mkfs = kBtrfsMkfs,
     .device_options = kBtrfsDevices,

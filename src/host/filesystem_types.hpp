@@ -35,6 +35,10 @@ struct FilesystemType {
   /// Options of fsck.<name> that look for damage and repair nothing, and those that only replay the journal; empty:
   /// nothing finds damage before a mount.
   std::string_view check = {}, replay = {};
+  /// Commands that an operator would run on the device: one that changes nothing, and one that repairs what it can;
+  /// empty: there is none that is safe without a person's look.
+  std::string_view inspect = {}, mend = {};
+  int mended = 0;  ///< bits of the exit code of `mend` that say that no error is left
   /// Returns ceph-csi's mkfs options for an image that was proven empty, and keeps out features that kOldestKernel
   /// cannot mount. `zeroes`: the whole device reads as zeroes.
   Arguments (*mkfs_options)(bool zeroes) = nullptr;

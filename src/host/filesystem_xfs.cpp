@@ -91,6 +91,8 @@ Arguments xfs_grow(const std::string&, const std::string& target) { return {"xfs
 constinit const FilesystemType kXfs{.name = "xfs",
                                     .package = "xfsprogs",
                                     .repair = "xfs_repair",
+                                    .inspect = "xfs_repair -n",
+                                    .mend = "xfs_repair",
                                     .mkfs_options = xfs_options,
                                     .mkfs = kXfsMkfs,
                                     .mount_option = xfs_mount_option,

@@ -1,4 +1,4 @@
-// Implements ops::mkfs, ops::fsck and ops::check, with ceph-csi's arguments for the same tools.
+// Implements ops::mkfs, ops::fsck, ops::check and ops::inspect, with ceph-csi's arguments for the same tools.
 #include "corbd/core/log.hpp"
 #include "filesystem_types.hpp"
 #include "mkfs_options.hpp"
@@ -121,6 +121,23 @@ result<std::string> check(const std::string& device, const std::string& fstype) 
     log_ended(device, *ended);
   }
   return marked() ? std::string("it is marked as having errors") : std::string();
+}
+
+result<Inspection> inspect(const std::string& device, const std::string& fstype, bool repair) {
+  const auto* type = filesystem_type(fstype);
+  const std::string_view command = type == nullptr ? "" : repair ? type->mend : type->inspect;
+  if (command.empty())
+    return Error{errc::unimplemented, "no tool " + std::string(repair ? "repairs" : "checks") + " this " + fstype +
+                                          " without a person's look: " + way_to_repair(fstype)};
+  Arguments argv = arguments_of(std::string(command));
+  argv.push_back(device);
+  const auto ended = run(argv, Capture::everything);
+  if (!ended && ended.error().code == errc::not_found) return Error{errc::failed_precondition, ended.error().text};
+  if (!ended) return ended.error();
+  Inspection found{.command = std::string(command) + " " + device, .report = ended->output};
+  if (ended->signal != 0) return Error{errc::unavailable, found.command + ": " + host::describe(*ended)};
+  found.clean = (ended->code & ~(repair ? type->mended : 0)) == 0;
+  return found;
 }
 
 }  // namespace corbd::host::ops

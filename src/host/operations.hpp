@@ -65,6 +65,17 @@ struct CheckFilesystem {
                                      required("fstype", &CheckFilesystem::fstype)};
   std::string what() const { return "check " + device; }
 };
+struct InspectFilesystem {
+  using Reply = Inspection;
+  static constexpr std::string_view name = "inspect";
+  static constexpr seconds patience = kTool;
+  std::string device, fstype;
+  bool repair = false;
+  static constexpr std::tuple fields{required("device", &InspectFilesystem::device),
+                                     required("fstype", &InspectFilesystem::fstype),
+                                     required("repair", &InspectFilesystem::repair)};
+  std::string what() const { return (repair ? "repair " : "inspect ") + device; }
+};
 struct ReadKernelNeeds {
   using Reply = KernelNeeds;
   static constexpr std::string_view name = "kernel_needs";

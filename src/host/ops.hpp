@@ -32,6 +32,8 @@ result<> run_mkfs(const std::string& device, const FilesystemType& type, const s
 result<> fsck(const std::string& device, const std::string& fstype, const std::string& options);
 /// Implements Filesystems::check.
 result<std::string> check(const std::string& device, const std::string& fstype);
+/// Implements Filesystems::inspect.
+result<Inspection> inspect(const std::string& device, const std::string& fstype, bool repair);
 /// See corbd/host/kernel_needs.hpp.
 result<KernelNeeds> kernel_needs(const std::string& device);
 result<KernelNeeds> kernel_needs_of_new(const std::string& fstype, const std::string& options);

@@ -74,6 +74,10 @@ class HelperFilesystems final : public Filesystems {
   task<result<std::string>> check(std::string device, std::string fstype, HelperOwner owner, Until until) override {
     return call(helpers_, CheckFilesystem{device, fstype}, std::move(owner), until);
   }
+  task<result<Inspection>> inspect(std::string device, std::string fstype, bool repair, HelperOwner owner,
+                                   Until until) override {
+    return call(helpers_, InspectFilesystem{device, fstype, repair}, std::move(owner), until);
+  }
   task<result<Extent>> extent(std::string device, std::string fstype, std::string target, HelperOwner owner,
                               Until until) override {
     return call(helpers_, MeasureExtent{device, fstype, target}, std::move(owner), until);

@@ -12,6 +12,9 @@ result<std::string> perform(const MakeFilesystem& asked) {
 }
 result<> perform(const RepairFilesystem& asked) { return ops::fsck(asked.device, asked.fstype, asked.options); }
 result<std::string> perform(const CheckFilesystem& asked) { return ops::check(asked.device, asked.fstype); }
+result<Inspection> perform(const InspectFilesystem& asked) {
+  return ops::inspect(asked.device, asked.fstype, asked.repair);
+}
 result<KernelNeeds> perform(const ReadKernelNeeds& asked) { return ops::kernel_needs(asked.device); }
 result<KernelNeeds> perform(const TryKernelNeeds& asked) {
   return ops::kernel_needs_of_new(asked.fstype, asked.options);
@@ -64,11 +67,11 @@ result<> perform(const LockFolder& asked) { return ops::fscrypt_lock(asked.targe
 
 std::span<const helper::Known> helper_operations() {
   using namespace operation;
-  return helper::kKnown<ProbeDevice, MakeFilesystem, RepairFilesystem, CheckFilesystem, ReadKernelNeeds, TryKernelNeeds,
-                        MountDevice, Bind, Unmount, LimitIo, Trim, TrimFrom, Freeze, Thaw, MeasureUsage, MeasureExtent,
-                        Grow, CheckUnused, Tune, FindDaemons, DismissDaemons, LookForLuks, FormatLuks, OpenLuks,
-                        ResizeLuks, CloseLuks, TryLuksKey, AddLuksKey, RemoveLuksKey, LookForFolder, MakeFolder,
-                        UnlockFolder, LockFolder>;
+  return helper::kKnown<ProbeDevice, MakeFilesystem, RepairFilesystem, CheckFilesystem, InspectFilesystem,
+                        ReadKernelNeeds, TryKernelNeeds, MountDevice, Bind, Unmount, LimitIo, Trim, TrimFrom, Freeze,
+                        Thaw, MeasureUsage, MeasureExtent, Grow, CheckUnused, Tune, FindDaemons, DismissDaemons,
+                        LookForLuks, FormatLuks, OpenLuks, ResizeLuks, CloseLuks, TryLuksKey, AddLuksKey, RemoveLuksKey,
+                        LookForFolder, MakeFolder, UnlockFolder, LockFolder>;
 }
 
 }  // namespace corbd::host

@@ -179,6 +179,15 @@ class Desk {
     co_return co_await want(id, plan::Wish(plan::GivenUp{}), until);
   }
 
+  task<result<>> answer(const v1::FsckRequest& request, v1::FsckResponse& response, Until) {
+    if (request.id().empty() || request.token().empty())
+      co_return Error{errc::invalid_argument, "a check needs the ID of a volume, and a token"};
+    const auto told = sources_.volumes.check_by_hand(request.id(), request.token(), request.repair());
+    if (!told) co_return told.error();
+    response = to_message(*told);
+    co_return result<>();
+  }
+
   task<result<>> answer(const v1::DrainRequest& request, v1::DrainResponse& response, Until until) {
     const bool was_cordoned = sources_.facts().cordoned.has_value();
     if (auto done = co_await sources_.set_cordoned(!request.undo(), until); !done) co_return done.error();
@@ -299,6 +308,9 @@ class Service final : public v1::Admin::CallbackService {
   }
   Reactor* Fail(Context* context, const v1::FailRequest* request, v1::FailResponse* response) override {
     return serve(context, "Fail", request->id(), *request, *response);
+  }
+  Reactor* Fsck(Context* context, const v1::FsckRequest* request, v1::FsckResponse* response) override {
+    return serve(context, "Fsck", request->id(), *request, *response);
   }
   Reactor* Drain(Context* context, const v1::DrainRequest* request, v1::DrainResponse* response) override {
     return serve(context, "Drain", {}, *request, *response);

@@ -147,6 +147,27 @@ v1::Volume to_message(const volume::Status& status, const heal::HealQueue& queue
   return out;
 }
 
+v1::FsckResponse to_message(const volume::ManualCheck& check) {
+  using State = volume::ManualCheck::State;
+  v1::FsckResponse out;
+  out.set_state(check.state == State::waits   ? v1::CHECK_WAITS
+                : check.state == State::works ? v1::CHECK_WORKS
+                                              : v1::CHECK_DONE);
+  out.set_repair(check.repair);
+  out.set_lasts_ms(ms(check.lasts));
+  out.set_device(valid_utf8(check.device));
+  if (check.state != State::done) return out;
+  if (check.found) {
+    out.set_clean(check.found->clean);
+    out.set_command(valid_utf8(check.found->command));
+    out.set_report(valid_utf8(check.found->report));
+  } else {
+    out.mutable_failure()->set_code(std::string(name(check.found.error().code)));
+    out.mutable_failure()->set_text(valid_utf8(check.found.error().text));
+  }
+  return out;
+}
+
 v1::Activity activity_of(const volume::Status& status, time_point now) {
   v1::Activity out;
   out.set_id(valid_utf8(status.volume_id));

@@ -6,11 +6,12 @@
 #include "corbd/heal/heal_queue.hpp"
 #include "corbd/ops/node_health.hpp"
 #include "corbd/v1/admin.pb.h"
-#include "corbd/volume/status.hpp"
+#include "corbd/volume/volumes.hpp"
 
 namespace corbd::ops {
 
 v1::Volume to_message(const volume::Status& status, const heal::HealQueue& queue, time_point now);
+v1::FsckResponse to_message(const volume::ManualCheck& check);
 v1::Activity activity_of(const volume::Status& status, time_point now);
 v1::Change to_message(const volume::Change& change);
 

@@ -101,6 +101,11 @@ std::string left_for_next_stage(const Record& record, const Staged& wish) {
   return text;
 }
 
+std::string command_for_damage(const std::string& volume_id) {
+  return "To repair it, run `corbd fsck --repair " + volume_id +
+         "` on this node while a pod waits for the volume: its next stage does it";
+}
+
 std::string way_out_of_damage(const Record& record) {
   const Source& source = record.source;
   const std::string fstype = record.stagings.empty() ? "" : record.stagings.front().capability.fstype;
@@ -126,7 +131,7 @@ std::string text_of_damage(const Record& record, const std::string& damage) {
   else
     text += "Nothing was repaired, as the volume's " + std::string(cephcsi::kOnDamage) + " says. ";
   // The checker's words come last: an Event has room for the beginning of a text.
-  return text + "To write it again, " + way_out_of_damage(record) + ". " + damage;
+  return text + command_for_damage(record.volume_id) + ". Or " + way_out_of_damage(record) + ". " + damage;
 }
 
 bool tells_of_ownership(const Wish& wish, const result<>& outcome, const Facts& facts) {

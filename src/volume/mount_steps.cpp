@@ -88,9 +88,30 @@ task<result<>> MountSteps::mkfs(Volume& volume) {
   co_return result<>();
 }
 
+/// Runs the check that an operator asked for. Whatever it finds, the stage's own check decides about the mount.
+task<result<>> MountSteps::check_by_hand(Volume& volume, std::string device) {
+  const auto repair = checks_.begin(volume.id, device);
+  if (!repair) co_return result<>();
+  log::info("fsck.by_hand_begun", {{"volume", volume.id}, {"device", device}, {"repair", *repair}});
+  auto found = co_await ports_.filesystems.inspect(device, fstype_of(volume), *repair, owner(volume),
+                                                   while_served(volume, long_deadline()));
+  if (found)
+    log::warning(
+        "fsck.by_hand_ended",
+        {{"volume", volume.id}, {"command", found->command}, {"clean", found->clean}, {"output", found->report}});
+  else
+    log::warning("fsck.by_hand_failed", {{"volume", volume.id}, {"error", found.error().text}});
+  const result<> done = found ? result<>() : result<>(found.error());
+  checks_.end(volume.id, std::move(found));
+  // A checker that works on, without an answer, still has the device.
+  if (!done && !final_for_caller(done.error().code)) co_return done;
+  co_return result<>();
+}
+
 task<result<>> MountSteps::fsck(Volume& volume) {
   const auto device = data_path(volume);
   if (!device) co_return device.error();
+  if (auto done = co_await check_by_hand(volume, *device); !done) co_return done;
   const std::string fstype = fstype_of(volume);
   if (volume.record->source.on_damage != plan::OnDamage::fsck) {
     auto found =
@@ -103,6 +124,8 @@ task<result<>> MountSteps::fsck(Volume& volume) {
   auto checked = co_await ports_.filesystems.fsck(*device, fstype, option_of(config_.filesystems.fsck, fstype),
                                                   owner(volume), while_served(volume, long_deadline()));
   if (checked) volume.facts.checked = true;
+  if (!checked && checked.error().code == errc::failed_precondition)
+    co_return Error{errc::failed_precondition, checked.error().text + ". " + command_for_damage(volume.id)};
   co_return checked;
 }
 

@@ -2,13 +2,15 @@
 #pragma once
 
 #include "health_tracker.hpp"
+#include "manual_checks.hpp"
 #include "step_tools.hpp"
 
 namespace corbd::volume {
 
 class MountSteps : StepTools {
  public:
-  MountSteps(StepTools tools, const HealthTracker& health) : StepTools(tools), health_(health) {}
+  MountSteps(StepTools tools, const HealthTracker& health, ManualChecks& checks)
+      : StepTools(tools), health_(health), checks_(checks) {}
   task<result<>> look(Volume& volume, const step::Look& step);
   task<result<>> mkfs(Volume& volume);
   task<result<>> fsck(Volume& volume);
@@ -23,9 +25,11 @@ class MountSteps : StepTools {
 
  private:
   task<result<>> trim_piece(Volume& volume, std::string target, std::uint64_t from);
+  task<result<>> check_by_hand(Volume& volume, std::string device);
   static Error not_trimmed(const Volume& volume, Error error);
   std::string fstype_of(const Volume& volume) const;
   const HealthTracker& health_;
+  ManualChecks& checks_;
 };
 
 }  // namespace corbd::volume

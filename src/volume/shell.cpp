@@ -81,6 +81,7 @@ class Shell::Impl {
   std::optional<Capacity> capacity_;
   HealthTracker health_{clock_, ports_};
   UsageReader usage_{control_, clock_, ports_, volumes_, gate_};
+  ManualChecks checks_{clock_};
   Steps steps_{control_,
                clock_,
                ports_,
@@ -94,7 +95,8 @@ class Shell::Impl {
                },
                {[this](const std::string& id, auto answer) { snapshots_.asked(id, std::move(answer)); },
                 [this](const std::string& id) { snapshots_.ended(id); }},
-               [this](const Volume& volume) { return numbers_of_others(volume, volumes_, ports_, config_.boot_id); }};
+               [this](const Volume& volume) { return numbers_of_others(volume, volumes_, ports_, config_.boot_id); },
+               checks_};
   Snapshots snapshots_{
       control_, clock_, config_, volumes_, health_, gate_, [this](std::string id, Wish wish, Until until) {
         return want(std::move(id), std::move(wish), until);
@@ -347,6 +349,11 @@ task<result<>> Shell::want(std::string volume_id, Wish wish, Until until) {
 }
 task<result<host::Usage>> Shell::usage(std::string volume_id, std::string path, Until until) {
   return impl_->usage_.read(std::move(volume_id), std::move(path), until);
+}
+result<ManualCheck> Shell::check_by_hand(const std::string& volume_id, const std::string& token, bool repair) {
+  const Volume* const known = impl_->volumes_.find(volume_id);
+  const auto refused = known == nullptr ? std::nullopt : why_not_checked(*known, impl_->ports_);
+  return impl_->checks_.ask(volume_id, token, repair, refused);
 }
 void Shell::count_used() { impl_->usage_.count_used(); }
 task<Users> Shell::users(std::string cluster_id, Until until) {

@@ -20,7 +20,8 @@ std::vector<std::string> step_places();
 class Steps {
  public:
   Steps(executor control, Clock& clock, const Ports& ports, const Config& config, const HealthTracker& health,
-        CloseInBackground close_in_background, SnapshotSink snapshots, DeviceSteps::Numbers numbers)
+        CloseInBackground close_in_background, SnapshotSink snapshots, DeviceSteps::Numbers numbers,
+        ManualChecks& checks)
       : ports_(ports),
         records_(clock, ports, config),
         images_({clock, ports, config}, health, close_in_background, std::move(snapshots)),
@@ -33,7 +34,7 @@ class Steps {
         keys_({clock, ports, config}),
         luks_({clock, ports, config}, keys_, std::move(control)),
         fscrypt_({clock, ports, config}, keys_, luks_),
-        mounts_({clock, ports, config}, health),
+        mounts_({clock, ports, config}, health, checks),
         stash_(clock, ports, config) {}
 
   /// Runs the step between its two failpoints. Its results go into volume.facts.

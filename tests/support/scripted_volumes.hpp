@@ -18,6 +18,11 @@ class ScriptedVolumes : public volume::Volumes {
   }
   task<result<host::Usage>> usage(std::string, std::string, Until) override { co_return host::Usage{}; }
   void count_used() override { ++counted; }
+  result<volume::ManualCheck> check_by_hand(const std::string&, const std::string&, bool repair) override {
+    if (!outcome) return outcome.error();
+    check.repair = repair;
+    return check;
+  }
   std::vector<volume::Status> status() const override { return all; }
   std::optional<volume::Status> status(const std::string& id) const override {
     for (const auto& one : all)
@@ -30,6 +35,7 @@ class ScriptedVolumes : public volume::Volumes {
   std::vector<volume::Unclaimed> left_to_kernel() const override { return kernel_devices; }
   std::vector<volume::Unclaimed> devices, kernel_devices;
   std::vector<plan::Wish> wishes;
+  volume::ManualCheck check;
   int counted = 0;  ///< calls of count_used()
   result<> outcome;
 

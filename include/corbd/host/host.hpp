@@ -80,6 +80,11 @@ class Filesystems {
   /// is replayed first, as a mount would do, unless the filesystem is marked as damaged. xfs and btrfs have no such
   /// check. failed_precondition: the checker is missing, or could not work.
   virtual task<result<std::string>> check(std::string device, std::string fstype, HelperOwner owner, Until until) = 0;
+  /// Runs the checker that an operator would run by hand. Without `repair` it changes nothing, also not the journal.
+  /// unimplemented: there is none that does that. failed_precondition: the checker is missing.
+  virtual task<result<Inspection>> inspect(std::string, std::string fstype, bool /*repair*/, HelperOwner, Until) {
+    co_return Error{errc::unimplemented, "nothing inspects an " + fstype};
+  }
   /// Returns the size of an ext2, ext3, ext4, xfs or btrfs that is mounted at `target`; unimplemented for others.
   virtual task<result<Extent>> extent(std::string device, std::string fstype, std::string target, HelperOwner owner,
                                       Until until) = 0;

@@ -79,6 +79,16 @@ result<> check_mkfs_options(const std::string& fstype, const std::string& option
 /// Parses "ext4:-m1 -b4096;xfs:-K", by type. invalid_argument: a type that is not offered, or no options.
 result<std::map<std::string, std::string>> options_by_type(std::string_view text);
 
+/// The result of a check that an operator asked for.
+struct Inspection {
+  bool clean = false;   ///< no error is left
+  std::string command;  ///< as it ran: "e2fsck -f -n /dev/nbd0"
+  std::string report;   ///< its words; the end of them, if they were many
+  static constexpr std::tuple fields{fields::required("clean", &Inspection::clean),
+                                     fields::required("command", &Inspection::command),
+                                     fields::required("report", &Inspection::report)};
+};
+
 /// Size of a mounted filesystem.
 struct Extent {
   std::uint64_t bytes = 0;

@@ -45,6 +45,8 @@ std::string left_for_next_stage(const Record& record, const Staged& wish);
 /// Says that the volume's filesystem is damaged, what was done about it, and with which commands a person repairs it.
 /// `damage`: the checker's words.
 std::string text_of_damage(const Record& record, const std::string& damage);
+/// Returns how an operator repairs the filesystem by the volume's next stage.
+std::string command_for_damage(const std::string& volume_id);
 /// The way out alone: the command that repairs the image while no node has it.
 std::string way_out_of_damage(const Record& record);
 

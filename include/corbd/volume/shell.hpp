@@ -67,6 +67,7 @@ class Shell final : public Volumes {
   task<result<Holding>> take_image(ImageAt at, Until until) override;
   task<result<host::Usage>> usage(std::string volume_id, std::string path, Until until) override;
   void count_used() override;
+  result<ManualCheck> check_by_hand(const std::string& volume_id, const std::string& token, bool repair) override;
   std::vector<Status> status() const override;
   std::optional<Status> status(const std::string& volume_id) const override;
   std::vector<Unclaimed> unclaimed() const override;

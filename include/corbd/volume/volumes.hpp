@@ -54,6 +54,16 @@ struct Overview {
   std::vector<std::string> not_read = {};  ///< reasons why devices may be missing here
 };
 
+/// A check of a filesystem that an operator asks for. Its next stage carries it out, before the mount.
+struct ManualCheck {
+  enum class State { waits, works, done };
+  State state = State::waits;
+  bool repair = false;
+  duration lasts{};                                                    ///< since when it is in this state
+  std::string device;                                                  ///< unless it waits
+  result<host::Inspection> found = Error{errc::internal, "not done"};  ///< done
+};
+
 /// The node's volumes. want() makes a wish and waits for its end. If the wait ends first, the operation goes on. An
 /// equal wish joins it, a different one waits for the volume's lock.
 class Volumes {
@@ -66,6 +76,13 @@ class Volumes {
   virtual task<result<host::Usage>> usage(std::string volume_id, std::string path, Until until) = 0;
   /// Begins to count what the images of raw block volumes use, where the last count is a minute old: Status::used.
   virtual void count_used() {}
+  /// Asks for a check at the next stage, or tells how far it is. A check that has not begun is forgotten unless
+  /// somebody asks again with the same `token` within some seconds. in_use: the volume is mounted; the error says
+  /// where.
+  virtual result<ManualCheck> check_by_hand(const std::string& /*volume_id*/, const std::string& /*token*/,
+                                            bool /*repair*/) {
+    return Error{errc::unimplemented, "checks"};
+  }
   /// Asks the cluster who has the image.
   virtual task<result<Holding>> holders(ImageAt, Until) { co_return Error{errc::unimplemented, "holders"}; }
   /// Finds the clients that have the image, and blocklists each of them by its address. Then the image can be staged

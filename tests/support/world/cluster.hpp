@@ -128,6 +128,7 @@ struct FakeImage {
   std::uint64_t generation = 0;        ///< counts formats: a second one destroyed data
   int checks = 0;                      ///< fsck runs
   bool beyond_repair = false;          ///< fsck leaves errors
+  int inspections = 0;                 ///< checks that an operator asked for
 
   std::array<std::uint64_t, kBlocks> blocks{};  ///< last written number of each block
   /// The number that an application was told is stored, on any node with an agent; 0 once a played node wrote there.

@@ -103,6 +103,26 @@ class Filesystems final : public host::Filesystems {
     co_return *found;
   }
 
+  task<result<host::Inspection>> inspect(std::string device, std::string, bool repair, HelperOwner busy,
+                                         Until until) override {
+    needs_link(world_, device);
+    const auto found = std::make_shared<host::Inspection>();
+    auto effect = [&world = world_, device, repair, found]() -> result<> {
+      const KernelDevice* on = world.kernel.by_index(index_of(world, device));
+      FakeImage* image = image_of(world, device);
+      if (on == nullptr || image == nullptr) return gone(device);
+      if (mounted(world, on->index)) world.broke("a mounted device was inspected");
+      ++image->inspections;
+      if (repair) image->beyond_repair = false;
+      *found = {!image->beyond_repair, repair ? "repair" : "inspect", image->beyond_repair ? "two errors" : "clean"};
+      return {};
+    };
+    auto done = co_await world_.calls.ask_helper("inspect", index_of(world_, device), std::move(busy), until,
+                                                 std::move(effect));
+    if (!done) co_return done.error();
+    co_return *found;
+  }
+
   task<result<host::Extent>> extent(std::string device, std::string, std::string, HelperOwner busy,
                                     Until until) override {
     needs_link(world_, device);

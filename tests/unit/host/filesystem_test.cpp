@@ -28,6 +28,19 @@ struct Image {
   }
 };
 
+/// Clears the root folder: the second inode of the table that the first group's descriptor names.
+void clear_root(const Image& image) {
+  const std::string before = image.bytes();
+  const auto number = [&](std::size_t at) {
+    std::uint32_t read = 0;
+    std::memcpy(&read, before.data() + at, sizeof read);
+    return read;
+  };
+  const std::uint32_t block = 1024U << number(1024 + 0x18);
+  const std::uint32_t table = number((block == 1024 ? 2 : 1) * block + 8) * block;
+  overwrite(image.path, table + (number(1024 + 0x58) & 0xffff), std::string(128, '\0'));
+}
+
 }  // namespace
 
 TEST_CASE("a probe of zeros finds nothing") {
@@ -419,19 +432,42 @@ TEST_CASE("a check tells the damage that it finds, and changes nothing of a file
   REQUIRE(ops::mkfs(image.path, "ext4", "-q -O ^metadata_csum"));
   overwrite(image.path, 1024 + 0x3a, "\x03");  // valid, with errors
   overwrite(image.path, 1024 + 0x60, std::string(1, static_cast<char>(image.bytes().at(1024 + 0x60) | 4)));
-  std::string before = image.bytes();
-  const auto number = [&](std::size_t at) {
-    std::uint32_t read = 0;
-    std::memcpy(&read, before.data() + at, sizeof read);
-    return read;
-  };
-  // Clear the root folder: the second inode of the table that the first group's descriptor names.
-  const std::uint32_t block = 1024U << number(1024 + 0x18);
-  const std::uint32_t table = number((block == 1024 ? 2 : 1) * block + 8) * block;
-  overwrite(image.path, table + (number(1024 + 0x58) & 0xffff), std::string(128, '\0'));
-  before = image.bytes();
+  clear_root(image);
+  const std::string before = image.bytes();
   CHECK_THAT(ops::check(image.path, "ext4").value(), ContainsSubstring("fsck.ext4 -n"));
   CHECK((image.bytes() == before));
+}
+
+TEST_CASE("an inspection tells errors and changes nothing, and a repair leaves none", "[failure:47]") {
+  Image image;
+  REQUIRE(ops::mkfs(image.path, "ext4", "-q -O ^metadata_csum"));
+  CHECK(ops::inspect(image.path, "ext4", false)->clean);
+  clear_root(image);
+  const std::string before = image.bytes();
+  const auto found = ops::inspect(image.path, "ext4", false);
+  REQUIRE(found);
+  CHECK_FALSE(found->clean);
+  CHECK(found->command == "e2fsck -f -n " + image.path);
+  CHECK_THAT(found->report, ContainsSubstring("oot inode"));
+  CHECK((image.bytes() == before));
+  CHECK(ops::inspect(image.path, "ext4", true)->clean);
+  CHECK(ops::inspect(image.path, "ext4", false)->clean);
+}
+
+TEST_CASE("a repair that leaves errors, or could not work, is not clean", "[failure:47]") {
+  const int code = GENERATE(4, 5, 8, 16);
+  const FakeTool tool("e2fsck", "echo 'words'; exit " + std::to_string(code));
+  const auto found = ops::inspect("/dev/x", "ext4", true);
+  REQUIRE(found);
+  CHECK_FALSE(found->clean);
+  CHECK(found->report == "words");
+}
+
+TEST_CASE("an inspection that was killed may be repeated, and btrfs is not repaired without a person's look",
+          "[failure:47]") {
+  const FakeTool tool("xfs_repair", "kill -9 $$");
+  CHECK(ops::inspect("/dev/x", "xfs", false).error().code == errc::unavailable);
+  CHECK(ops::inspect("/dev/x", "btrfs", true).error().code == errc::unimplemented);
 }
 
 TEST_CASE("a filesystem that is marked as damaged is damaged, even if its checker finds nothing") {

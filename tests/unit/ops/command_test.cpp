@@ -46,6 +46,39 @@ TEST_CASE("corbd status ends with the verdict as its exit code") {
   CHECK(answer.problems.empty());
 }
 
+TEST_CASE("corbd fsck ends with 0 once no error is left, and with 1 if errors are, and says what the checker said") {
+  const bool clean = GENERATE(true, false);
+  Scene scene;
+  scene.volumes.check.state = volume::ManualCheck::State::done;
+  scene.volumes.check.found = host::Inspection{clean, "e2fsck -f -y /dev/nbd0", "11 files"};
+  scene.start();
+  const auto answer = ask(scene, {"fsck", "1", "--repair"});
+  CHECK(answer.code == (clean ? 0 : 1));
+  CHECK_THAT(answer.out, ContainsSubstring(clean ? "no error is left" : "errors are left") &&
+                             ContainsSubstring("`e2fsck -f -y /dev/nbd0` said: 11 files"));
+  const auto json = boost::json::parse(kept("fsck", ask(scene, {"fsck", "1", "-o", "json"}).out));
+  CHECK(json.at("state") == "done");
+  CHECK(json.at("clean") == clean);
+}
+
+TEST_CASE("corbd fsck says what it waits for, and gives up after its time without a stage") {
+  Scene scene;
+  scene.start();
+  const auto answer = ask(scene, {"fsck", "1", "--timeout", "1"});
+  CHECK(answer.code == 1);
+  CHECK_THAT(answer.problems,
+             ContainsSubstring("waiting for the next stage of volume 1") && ContainsSubstring("nothing was done"));
+}
+
+TEST_CASE("corbd fsck of a volume in use is refused with the agent's words") {
+  Scene scene;
+  scene.volumes.outcome = Error{errc::in_use, "its filesystem is mounted at /x"};
+  scene.start();
+  const auto answer = ask(scene, {"fsck", "1"});
+  CHECK(answer.code == 1);
+  CHECK_THAT(answer.problems, ContainsSubstring("its filesystem is mounted at /x"));
+}
+
 TEST_CASE("corbd top and corbd volume ask for a count of what raw block volumes use") {
   Scene scene;
   auto& volume = scene.volumes.add("1");
