@@ -12,6 +12,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 
 #include "corbd/core/fd.hpp"
@@ -30,6 +31,17 @@ std::string read(const std::string& path) {
 long number(const std::string& text, const std::string& name) {
   const auto at = ("\n" + text).find("\n" + name + ":");
   return at == std::string::npos ? 0 : std::strtol(text.c_str() + at + name.size() + 1, nullptr, 10);
+}
+
+/// Milliseconds of processor time in /proc/PID/stat, with that of children that it waited for.
+double cpu_ms_of(const std::string& stat) {
+  constexpr int kFirstAfterName = 3, kUtime = 14, kCstime = 17;  // proc(5); the name may contain spaces
+  std::istringstream fields(stat.substr(std::min(stat.rfind(')') + 1, stat.size())));
+  std::string text;
+  double ticks = 0;
+  for (int field = kFirstAfterName; field <= kCstime && fields >> text; ++field)
+    if (field >= kUtime) ticks += std::strtod(text.c_str(), nullptr);
+  return ticks * 1000 / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
 struct Process {
@@ -69,6 +81,7 @@ Cost cost_of(std::vector<pid_t> pids, const std::string& words) {
     std::error_code gone;
     const auto open = fs::directory_iterator(found->second.folder + "/fd", gone);
     ++sum.processes;
+    sum.cpu_ms += cpu_ms_of(read(found->second.folder + "/stat"));
     sum.threads += static_cast<int>(number(found->second.status, "Threads"));
     sum.rss_kib += number(found->second.status, "VmRSS");
     sum.pss_kib += number(read(found->second.folder + "/smaps_rollup"), "Pss");
@@ -78,11 +91,8 @@ Cost cost_of(std::vector<pid_t> pids, const std::string& words) {
 }
 
 boost::json::object json_of(const Cost& cost) {
-  return {{"processes", cost.processes},
-          {"threads", cost.threads},
-          {"rss_kib", cost.rss_kib},
-          {"pss_kib", cost.pss_kib},
-          {"descriptors", cost.descriptors}};
+  return {{"processes", cost.processes}, {"threads", cost.threads}, {"rss_kib", cost.rss_kib},
+          {"pss_kib", cost.pss_kib},     {"cpu_ms", cost.cpu_ms},   {"descriptors", cost.descriptors}};
 }
 
 pid_t listener_of(const std::string& path) {

@@ -12,6 +12,7 @@ namespace corbd::bench {
 struct Cost {
   int processes = 0, threads = 0, descriptors = 0;
   long rss_kib = 0, pss_kib = 0;
+  double cpu_ms = 0;  ///< since they began, in steps of 10 ms; with that of children that have ended
 };
 
 /// Of these processes and their descendants, and of those whose command line contains `words`, unless that is empty.

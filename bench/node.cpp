@@ -100,7 +100,9 @@ class Run {
     const auto after = co_await settled_cost();
     if (!leaving_.cancelled()) co_await each(0, volumes_.size(), [this](Volume& volume) { return look(volume); });
     if (!leaving_.cancelled() && !ask_.command.empty()) co_await command();
+    const auto looked = cost_of({driver_}, ask_.words);
     const auto down_took = co_await each(0, volumes_.size(), [this](Volume& volume) { return down(volume); });
+    const auto gone = cost_of({driver_}, ask_.words);
     phase("down", down_took, volumes_.size() - left_);
     for (const char* name : {"stage", "publish", "stage+publish", "stats", "unpublish", "unstage"})
       if (const auto& made = calls_[name]; !made.ms.empty() || made.failures() > 0) {
@@ -112,6 +114,8 @@ class Run {
     cost("before", before, 0);
     cost("first", first, volumes_.front().up ? 1 : 0);
     cost("after", after, served);
+    cpu("up", after.cpu_ms - first.cpu_ms, volumes_.size() - 1);
+    cpu("down", gone.cpu_ms - looked.cpu_ms, volumes_.size());
     std::printf("all %zu volumes up in %.2f s, down in %.2f s%s\n", served, ms(up_took) / 1000, ms(down_took) / 1000,
                 served == volumes_.size() ? "" : "; NOT ALL were served");
     std::fflush(stdout);
@@ -248,6 +252,12 @@ class Run {
     keep(std::move(figure));
     std::printf("%-6s with %4zu volumes: %d processes, %d threads, RSS %ld KiB, PSS %ld KiB, %d descriptors\n", when,
                 served, found.processes, found.threads, found.rss_kib, found.pss_kib, found.descriptors);
+  }
+  void cpu(const char* when, double ms, std::size_t volumes) {
+    if (volumes == 0) return;
+    const double each = ms / static_cast<double>(volumes);
+    keep({{"kind", "cpu"}, {"when", when}, {"ms", each}});
+    std::printf("%-6s %.2f ms of CPU a volume\n", when, each);
   }
   int failures() const {
     int sum = 0;

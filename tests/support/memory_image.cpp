@@ -5,11 +5,14 @@
 #include <cstring>
 
 namespace corbd::test {
+namespace {
+
+constexpr std::size_t kReserved = 4096;  // operations, for tests that count allocations
+
+}  // namespace
 
 MemoryImage::MemoryImage(std::uint64_t bytes, Ends ends, bool read_only, std::string fsid)
     : key_{std::move(fsid), 1, "", "memory", 0}, read_only_(read_only), bytes_(bytes), ends_(ends) {
-  told_.reserve(4096);
-  elsewhere_.reserve(4096);
   set_ends(ends);
 }
 
@@ -24,7 +27,7 @@ MemoryImage::~MemoryImage() {
 
 void MemoryImage::work_elsewhere() {
   std::vector<End> batch;
-  batch.reserve(4096);
+  batch.reserve(kReserved);
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return stopping_ || !elsewhere_.empty(); });
@@ -40,6 +43,8 @@ void MemoryImage::work_elsewhere() {
 void MemoryImage::set_ends(Ends ends) {
   const std::lock_guard lock(mutex_);
   ends_ = ends;
+  if (ends == Ends::when_told) told_.reserve(kReserved);
+  if (ends == Ends::elsewhere) elsewhere_.reserve(kReserved);
   if (ends == Ends::elsewhere && !thread_.joinable()) thread_ = std::thread([this] { work_elsewhere(); });
 }
 
@@ -82,7 +87,7 @@ std::vector<MemoryImage::Call> MemoryImage::calls() const {
 
 std::vector<std::byte> MemoryImage::content() const {
   const std::lock_guard lock(mutex_);
-  return bytes_;
+  return {bytes_.begin(), bytes_.end()};
 }
 
 std::uint64_t MemoryImage::size() const {

@@ -1,17 +1,35 @@
 // An image in memory. A test decides when and how its operations end.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <vector>
 
 #include "corbd/image/image.hpp"
 
 namespace corbd::test {
+
+/// Memory that takes no page before it is used, so that a thousand images that nobody writes take none. malloc() may
+/// give pages that others used.
+template <class T>
+struct Untouched {
+  using value_type = T;
+  static T* allocate(std::size_t count) {
+    void* made = ::mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (made == MAP_FAILED) throw std::bad_alloc();
+    return static_cast<T*>(made);
+  }
+  static void deallocate(T* made, std::size_t count) noexcept { ::munmap(made, count * sizeof(T)); }
+  static void construct(T*) noexcept {}  ///< it is zero already
+  bool operator==(const Untouched&) const = default;
+};
 
 /// Any thread may control it. Data moves when an operation is submitted; only its end comes later.
 class MemoryImage final : public image::Image {
@@ -84,7 +102,7 @@ class MemoryImage final : public image::Image {
   const bool read_only_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::byte> bytes_;
+  std::vector<std::byte, Untouched<std::byte>> bytes_;
   Ends ends_;
   bool remember_ = true, stopping_ = false;
   std::atomic<bool> needs_flush_{true};
