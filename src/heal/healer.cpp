@@ -86,6 +86,11 @@ void Healer::look() {
 }
 
 void Healer::report_stuck(const std::vector<volume::Status>& all) {
+  std::set<std::string> known, answering_clusters;
+  for (const auto& one : all) {
+    known.insert(one.volume_id);
+    if (!one.unserved && one.oldest < volume::kSilentAfter) answering_clusters.insert(one.cluster_id);
+  }
   for (const auto& one : all) {
     const bool old = one.oldest >= volume::kSilentAfter;
     bool& reported = stuck_[one.volume_id];
@@ -93,22 +98,16 @@ void Healer::report_stuck(const std::vector<volume::Status>& all) {
       reported = false;
       continue;
     }
-    bool others_answer = false;
-    for (const auto& other : all)
-      others_answer |= other.cluster_id == one.cluster_id && other.volume_id != one.volume_id && !other.unserved &&
-                       other.oldest < volume::kSilentAfter;
     if (!std::exchange(reported, true))
       log::warning("volume.stuck",
                    {{"volume", one.volume_id},
                     {"oldest_ms", ms(one.oldest)},
-                    {"cluster_answers_others", others_answer},
+                    {"cluster_answers_others", answering_clusters.contains(one.cluster_id)},
                     {"hint",
                      "see `ceph health detail`: full pools, reached quotas and inactive placement groups hold requests "
                      "back; or the volume's Ceph user was removed"}});
   }
-  std::erase_if(stuck_, [&](const auto& entry) {
-    return std::none_of(all.begin(), all.end(), [&](const auto& one) { return one.volume_id == entry.first; });
-  });
+  std::erase_if(stuck_, [&](const auto& entry) { return !known.contains(entry.first); });
 }
 
 /// librados sends requests again by itself, so a new client of the same user seldom gets better answers. But one of
