@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <tuple>
+#include <unordered_set>
 
 #include "corbd/core/sysfs.hpp"
 #include "corbd/device/sysfs.hpp"
@@ -96,13 +97,17 @@ std::string read_pid(const std::string& sysfs, std::uint32_t index) {
 
 result<std::vector<Number>> free_numbers(const std::string& sysfs, const std::vector<std::uint32_t>& avoid,
                                          std::size_t count) {
-  const auto known = indices(sysfs);
-  if (!known) return known.error();
+  std::error_code failed;
+  if (!fs::is_directory(sysfs + "/block", failed))
+    return Error{errc::unavailable, "looking at " + sysfs + "/block: " + (failed ? failed.message() : "no folder")};
+  // Most numbers below the first free one are to be avoided. Those cost no look at the kernel's folders.
+  const std::unordered_set<std::uint32_t> avoided(avoid.begin(), avoid.end());
   std::vector<Number> numbers;
   for (std::uint32_t index = 0; numbers.size() < count; ++index) {
-    if (std::ranges::find(avoid, index) != avoid.end()) continue;
-    const bool exists = std::ranges::binary_search(*known, index);
-    if (!exists || !is_configured(folder_of(sysfs, index))) numbers.push_back({index, exists});
+    if (avoided.contains(index)) continue;
+    const fs::path folder = folder_of(sysfs, index);
+    const bool exists = fs::exists(folder, failed);
+    if (!exists || !is_configured(folder)) numbers.push_back({index, exists});
   }
   return numbers;
 }
