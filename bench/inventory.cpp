@@ -100,7 +100,7 @@ class Mounts final : public still::Mounts {
     made.fstype = "ext4";
     made.root = "/";
     made.target = std::move(target);
-    all->push_back(std::move(made));
+    all.push_back(std::move(made));
   }
 };
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <libmount/libmount.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -14,23 +13,18 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
-#include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "corbd/core/file.hpp"
 #include "corbd/device/values.hpp"
 #include "failure.hpp"
 #include "filesystem_types.hpp"
+#include "mount_calls.hpp"
 
 namespace corbd::host {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kMountinfo = "/proc/self/mountinfo";
-// Time for which an unchanged line is not parsed again. The line does not show that an ext4 counted an error.
-constexpr std::chrono::seconds kKeepsLines{1};
 
 struct Unref {
   void operator()(libmnt_table* table) const { mnt_unref_table(table); }
@@ -67,18 +61,6 @@ std::uint64_t peer_group(const std::string& fields, std::string_view what) {
   return number;
 }
 
-/// Joins "/a/b" and "c" to "/a/b/c".
-std::string below(const std::string& folder, const std::string& name) {
-  return (folder == "/" ? "" : folder) + "/" + name;
-}
-
-Place place_in(const Mount& parent, const MountLines::Line& line, const std::string& target) {
-  const std::string around = parent.target == "/" ? "/" : parent.target + "/";
-  if (!target.starts_with(around) || target.size() == around.size()) return {};
-  return {parent.dev_major, parent.dev_minor, below(parent.root, target.substr(around.size())), line.shared,
-          line.master};
-}
-
 Mount convert(libmnt_fs* line, const std::string& ext4) {
   Mount mount;
   mount.id = static_cast<std::uint64_t>(mnt_fs_get_id(line));
@@ -89,40 +71,26 @@ Mount convert(libmnt_fs* line, const std::string& ext4) {
   mount.target = text_of(mnt_fs_get_target(line));
   mount.fstype = text_of(mnt_fs_get_fstype(line));
   mount.source = text_of(mnt_fs_get_source(line));
-  // The source of such a type is the device, or a link to it.
-  const auto* type = filesystem_type(mount.fstype);
-  struct stat node{};
-  if (type != nullptr && type->mounts_as_number_of_its_own && mount.source.starts_with("/dev/") &&
-      ::stat(mount.source.c_str(), &node) == 0 && S_ISBLK(node.st_mode)) {
-    mount.dev_major = major(node.st_rdev);
-    mount.dev_minor = minor(node.st_rdev);
-  }
   mount.options = text_of(mnt_fs_get_vfs_options(line));
-  mount.read_only = has_option(mount.options, "ro");
-  const std::string filesystem = text_of(mnt_fs_get_fs_options(line));
-  mount.filesystem_read_only = stopped_writing(mount, filesystem, ext4);
-  for (const auto* option : {"ro", "emergency_ro", "shutdown"})
-    if (has_option(filesystem, option)) mount.filesystem_read_only = true;
+  add_state(mount, text_of(mnt_fs_get_fs_options(line)), ext4);
   return mount;
 }
 
 /// Returns nothing if libmount would skip the line. `file` is for messages.
-result<std::optional<std::pair<MountLines::Line, Mount>>> parse(std::string_view text, const std::string& file,
-                                                                const std::string& ext4) {
-  MountLines::Line line{std::string(text)};
+result<std::optional<MountList::Row>> parse(std::string_view text, const std::string& file, const std::string& ext4) {
+  std::string line(text);
   const std::unique_ptr<libmnt_table, Unref> table(mnt_new_table());
-  const std::unique_ptr<std::FILE, Close> stream(::fmemopen(line.text.data(), line.text.size(), "r"));
+  const std::unique_ptr<std::FILE, Close> stream(::fmemopen(line.data(), line.size(), "r"));
   if (!table || !stream) return Error{errc::exhausted, "no memory to read " + file};
   // Without a cache libmount resolves no path.
   const int failed = mnt_table_parse_stream(table.get(), stream.get(), file.c_str());
   if (failed != 0) return Error{errc::unavailable, "reading " + file + ": " + std::strerror(std::abs(failed))};
   libmnt_fs* found = nullptr;
-  if (mnt_table_first_fs(table.get(), &found) != 0) return std::optional<std::pair<MountLines::Line, Mount>>();
+  if (mnt_table_first_fs(table.get(), &found) != 0) return std::optional<MountList::Row>();
   const std::string fields = text_of(mnt_fs_get_optional_fields(found));
-  line.parent = static_cast<std::uint64_t>(mnt_fs_get_parent_id(found));
-  line.shared = peer_group(fields, "shared:");
-  line.master = peer_group(fields, "master:");
-  return std::optional(std::pair(std::move(line), convert(found, ext4)));
+  const auto parent = static_cast<std::uint64_t>(mnt_fs_get_parent_id(found));
+  return std::optional(
+      MountList::Row{convert(found, ext4), {parent, peer_group(fields, "shared:"), peer_group(fields, "master:")}});
 }
 
 result<std::string> text_of_file(const std::string& file) {
@@ -187,32 +155,45 @@ result<OnMount> root_of_mount(int fd, const std::string& path) {
   return OnMount{mount_id_of(*told), false, opened.string()};
 }
 
-/// Finds each mount's place from its own line and its parent's. `changed`: the IDs of changed lines.
-void find_places(MountLines& all, const std::unordered_set<std::uint64_t>& changed) {
-  std::unordered_map<std::uint64_t, std::size_t> by_id;
-  by_id.reserve(all.mounts.size());
-  for (std::size_t i = 0; i < all.mounts.size(); ++i) by_id[all.mounts[i].id] = i;
-  for (std::size_t i = 0; i < all.mounts.size(); ++i) {
-    Mount& mount = all.mounts[i];
-    const std::uint64_t parent_id = all.lines[i].parent;
-    if (!changed.contains(mount.id) && !changed.contains(parent_id)) continue;
-    const auto parent = by_id.find(parent_id);
-    mount.place =
-        parent == by_id.end() ? Place() : place_in(all.mounts[parent->second], all.lines[parent->second], mount.target);
-  }
+/// Returns the mount that the descriptor is on, without the table of all mounts. Absent: the kernel cannot say (before
+/// Linux 6.14), or the mount is gone.
+std::optional<Mount> described(int fd) {
+  constexpr unsigned unique_id = 0x4000;  // STATX_MNT_ID_UNIQUE
+  struct statx found{};
+  if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, unique_id, &found) != 0 || (found.stx_mask & unique_id) == 0)
+    return std::nullopt;
+  auto told = describe_mount(found.stx_mnt_id);
+  if (!told || !*told || !(*told)->has_source) return std::nullopt;
+  return std::move((*told)->row.mount);
 }
 
 }  // namespace
+
+void add_state(Mount& mount, const std::string& filesystem_options, const std::string& ext4) {
+  // The source of such a type is the device, or a link to it.
+  const auto* type = filesystem_type(mount.fstype);
+  struct stat node{};
+  if (type != nullptr && type->mounts_as_number_of_its_own && mount.source.starts_with("/dev/") &&
+      ::stat(mount.source.c_str(), &node) == 0 && S_ISBLK(node.st_mode)) {
+    mount.dev_major = major(node.st_rdev);
+    mount.dev_minor = minor(node.st_rdev);
+  }
+  mount.read_only = has_option(mount.options, "ro");
+  mount.filesystem_read_only = stopped_writing(mount, filesystem_options, ext4);
+  for (const auto* option : {"ro", "emergency_ro", "shutdown"})
+    if (has_option(filesystem_options, option)) mount.filesystem_read_only = true;
+}
 
 result<MountLines> parse_mounts(std::string_view text, const std::string& file, MountLines before,
                                 const std::string& ext4) {
   MountLines now;
   now.lines.reserve(before.lines.size() + 1);
-  now.mounts.reserve(before.mounts.size() + 1);
-  std::unordered_set<std::uint64_t> changed;
-  std::size_t next = 0;  // position in `before`: lines keep their order
+  std::vector<std::uint64_t> gone;
+  std::map<std::size_t, MountList::Row> added;  // by position in now.lines
+  bool at_the_end = true;                       // no added line is before one that stays
+  std::size_t next = 0;                         // position in `before`: lines keep their order
   const auto drop_until = [&](std::size_t end) {
-    for (; next < end; ++next) changed.insert(before.mounts[next].id);
+    for (; next < end; ++next) gone.push_back(before.lines[next].at);
   };
   while (!text.empty()) {
     const std::string_view line = next_line(text);
@@ -220,29 +201,43 @@ result<MountLines> parse_mounts(std::string_view text, const std::string& file, 
     while (same < before.lines.size() && before.lines[same].text != line) ++same;
     if (same < before.lines.size()) {
       drop_until(same);
-      now.lines.push_back(std::move(before.lines[next]));
-      now.mounts.push_back(std::move(before.mounts[next]));
-      ++next;
+      at_the_end = at_the_end && added.empty();
+      now.lines.push_back(std::move(before.lines[next++]));
       continue;
     }
     auto parsed = parse(line, file, ext4);
     if (!parsed) return parsed.error();
     if (!*parsed) continue;
-    changed.insert((*parsed)->second.id);
-    now.lines.push_back(std::move((*parsed)->first));
-    now.mounts.push_back(std::move((*parsed)->second));
+    added.emplace(now.lines.size(), std::move(**parsed));
+    now.lines.push_back({std::string(line), 0});
   }
   drop_until(before.lines.size());
-  find_places(now, changed);
+  if (!at_the_end) {
+    for (std::size_t i = 0; i < now.lines.size(); ++i) {
+      const auto fresh = added.find(i);
+      now.list.put(i, fresh != added.end() ? std::move(fresh->second) : before.list.rows().at(now.lines[i].at));
+      now.lines[i].at = i;
+    }
+    return now;
+  }
+  now.list = std::move(before.list);
+  for (const std::uint64_t at : gone) now.list.remove(at);
+  for (auto& [position, row] : added) {
+    const auto& rows = now.list.rows();
+    now.lines[position].at = rows.empty() ? 0 : rows.rbegin()->first + 1;
+    now.list.put(now.lines[position].at, std::move(row));
+  }
   return now;
 }
 
 result<std::vector<Mount>> read_mountinfo(const std::string& file, const std::string& ext4) {
   auto text = text_of_file(file);
   if (!text) return text.error();
-  auto parsed = parse_mounts(*text, file, {}, ext4);
+  const auto parsed = parse_mounts(*text, file, {}, ext4);
   if (!parsed) return parsed.error();
-  return std::move(parsed->mounts);
+  std::vector<Mount> all;
+  for (const auto& [at, row] : parsed->list.rows()) all.push_back(row.mount);
+  return all;
 }
 
 std::string device_of(const Mount& mount, const std::string& sys) {
@@ -267,49 +262,31 @@ std::optional<bool> propagates(const std::string& file, const std::string& path)
   if (!parsed) return std::nullopt;
   std::optional<bool> shared;
   std::size_t longest = 0;
-  for (std::size_t i = 0; i < parsed->mounts.size(); ++i) {
-    const std::string& target = parsed->mounts[i].target;
+  for (const auto& [at, row] : parsed->list.rows()) {
+    const std::string& target = row.mount.target;
     // If two are mounted at one place, the later line is on top.
     if (!holds(target, path) || target.size() < longest) continue;
     longest = target.size();
-    shared = parsed->lines[i].shared != 0;
+    shared = row.kin.shared != 0;
   }
   return shared;
-}
-
-result<MountTable> MountReader::read() {
-  if (!file_) file_ = Fd(::open(kMountinfo, O_RDONLY | O_CLOEXEC));
-  // The poll comes before the read, so a change in between shows at the next poll.
-  pollfd changed{file_.get(), POLLPRI, 0};
-  const bool same = file_ && ::poll(&changed, 1, 0) == 0;
-  const auto now = std::chrono::steady_clock::now();
-  if (same && known_ && now - parsed_all_at_ < lasts_) return MountTable(known_, &known_->mounts);
-  const auto before = std::exchange(known_, nullptr);
-  const auto text = text_of_file(kMountinfo);
-  if (!text) return text.error();
-  MountLines kept;
-  if (before && now - parsed_all_at_ < kKeepsLines)
-    kept = before.use_count() == 1 ? std::move(*before) : *before;
-  else
-    parsed_all_at_ = now;
-  auto parsed = parse_mounts(*text, kMountinfo, std::move(kept));
-  if (!parsed) return parsed.error();
-  known_ = std::make_shared<MountLines>(std::move(*parsed));
-  return MountTable(known_, &known_->mounts);
 }
 
 result<std::optional<Mount>> mount_at(int fd, const std::string& path) {
   const auto root = root_of_mount(fd, path);
   if (!root) return root.error();
   if (!root->is_root && !root->place) return std::optional<Mount>();
+  if (root->is_root)
+    if (auto told = described(fd)) return told;
   const auto text = text_of_file(kMountinfo);
   if (!text) return text.error();
   auto there = parse_mounts(line_of(*text, root->mount), kMountinfo, {});
   if (!there) return there.error();
-  if (there->mounts.empty())
+  if (there->list.rows().empty())
     return Error{errc::unavailable, path + " was mounted or unmounted by someone else just now"};
-  if (root->place && *root->place != there->mounts.front().target) return std::optional<Mount>();
-  return std::optional(std::move(there->mounts.front()));
+  const Mount& mount = there->list.rows().begin()->second.mount;
+  if (root->place && *root->place != mount.target) return std::optional<Mount>();
+  return std::optional(mount);
 }
 
 }  // namespace corbd::host

@@ -1,48 +1,37 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "corbd/core/fd.hpp"
-#include "corbd/host/host.hpp"
+#include "corbd/host/mount_list.hpp"
 #include "corbd/host/mountinfo.hpp"
 
 namespace corbd::host {
+
+inline constexpr const char* kMountinfo = "/proc/self/mountinfo";
+inline constexpr const char* kErrorCounts = "/sys/fs/ext4";  ///< a folder for each device
 
 /// The mounts of a mountinfo, each with its line.
 struct MountLines {
   struct Line {
     std::string text;
-    std::uint64_t parent = 0;              ///< ID of the parent mount
-    std::uint64_t shared = 0, master = 0;  ///< peer groups; 0: none
+    std::uint64_t at = 0;  ///< its row in `list`
   };
-  std::vector<Mount> mounts;
+  MountList list;
   std::vector<Line> lines;
 };
+
+/// Adds what the options of the filesystem, and its device, say of a mount: the device's number, and whether mount and
+/// filesystem are read-only. `ext4`: see read_mountinfo().
+void add_state(Mount& mount, const std::string& filesystem_options, const std::string& ext4);
 
 /// Parses `text`, which is that of `file`. For a line that `before` has too, it keeps the earlier result. `ext4`: see
 /// read_mountinfo(). unavailable: the text is not understood.
 result<MountLines> parse_mounts(std::string_view text, const std::string& file, MountLines before,
-                                const std::string& ext4 = "/sys/fs/ext4");
-
-/// Reads this process's own mountinfo again when the kernel says that it changed (poll(2) on it, proc(5)), or when it
-/// is old: the kernel does not report that a filesystem turned read-only after an error.
-class MountReader {
- public:
-  explicit MountReader(std::chrono::seconds lasts = std::chrono::seconds(10)) : lasts_(lasts) {}
-  result<MountTable> read();
-
- private:
-  const std::chrono::seconds lasts_;
-  std::chrono::steady_clock::time_point parsed_all_at_;
-  Fd file_;
-  std::shared_ptr<MountLines> known_;  ///< null: not read, or not readable
-};
+                                const std::string& ext4 = kErrorCounts);
 
 /// Returns the mount whose root `fd` is (an O_PATH descriptor will do), if any, without its place. It needs no answer
 /// of the filesystem.

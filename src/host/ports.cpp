@@ -1,6 +1,6 @@
 // The agent's side: each call of a port is one operation of a helper. Passphrases are in its body, which nobody logs.
 #include "corbd/host/helpers.hpp"
-#include "mountinfo.hpp"
+#include "mount_reader.hpp"
 #include "operations.hpp"
 
 namespace corbd::host {

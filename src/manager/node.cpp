@@ -18,9 +18,9 @@ class HelperNode final : public Node {
     const auto table = mounts_->table();
     if (!table) co_return unknown(table.error().text);
     const host::Mount *top = nullptr, *inside = nullptr;
-    for (const auto& mount : **table) {
-      if (mount.target == path) top = &mount;
-      if (mount.target.starts_with(path + "/")) inside = &mount;
+    for (const auto& [at, row] : (*table)->rows()) {
+      if (row.mount.target == path) top = &row.mount;
+      if (row.mount.target.starts_with(path + "/")) inside = &row.mount;
     }
     if (top == nullptr && reach == Reach::below) top = inside;
     if (top != nullptr) co_return co_await look_at_mount(*top, until);

@@ -8,21 +8,22 @@
 namespace corbd::volume {
 namespace {
 
-bool turned_read_only(const Record& record, const device::Seen& device, const std::vector<host::Mount>& mounts) {
+bool turned_read_only(const Record& record, const device::Seen& device, const host::MountList& mounts) {
   if (record.damaged) return false;
   return std::ranges::any_of(record.stagings, [&](const Staging& staging) {
     if (staging.capability.block || wants_read_only(staging.capability)) return false;
     const std::string target = staging_target(record.volume_id, staging.path);
-    return std::ranges::any_of(mounts, [&](const auto& mount) {
-      return mount.target == target && shows(mount, device, record.volume_id) && mount.filesystem_read_only;
+    return std::ranges::any_of(mounts.at(target), [&](const auto& mount) {
+      return shows(*mount.second, device, record.volume_id) && mount.second->filesystem_read_only;
     });
   });
 }
 
-bool is_used(const Record& record, const device::Seen& device, const std::vector<host::Mount>& mounts) {
+bool is_used(const Record& record, const device::Seen& device, const host::MountList& mounts) {
   const auto foreign = [&](const auto& holder) { return !is_own_mapping(holder, record.volume_id); };
-  return std::ranges::any_of(device.holders, foreign) ||
-         std::ranges::any_of(mounts, [&](const auto& mount) { return shows(mount, device, record.volume_id); });
+  host::MountList::Found shown;
+  add_shown(mounts, device, record.volume_id, shown);
+  return !shown.empty() || std::ranges::any_of(device.holders, foreign);
 }
 
 /// The kernel makes a device of its own client as small as the image. A served device keeps its size.
@@ -92,7 +93,7 @@ Health health_of(const Volume& volume) {
              : Health::staging;
 }
 
-Status status_of(const Volume& volume, const device::Seen* seen, const std::vector<host::Mount>& mounts) {
+Status status_of(const Volume& volume, const device::Seen* seen, const host::MountList& mounts) {
   const Record& record = *volume.record;
   Status status;
   status.volume_id = volume.id;

@@ -33,9 +33,10 @@ std::string with_ro(std::string flags) { return flags.empty() ? "ro" : std::move
 std::string MountSteps::fstype_of(const Volume& volume) const {
   const auto device = device_of(volume);
   const auto mounts = ports_.mounts.table();
-  if (device && mounts)
-    for (const auto& mount : **mounts)
-      if (mount.fstype != "devtmpfs" && shows(mount, *device, volume.id)) return mount.fstype;
+  host::MountList::Found shown;
+  if (device && mounts) add_shown(**mounts, *device, volume.id, shown);
+  for (const auto& [at, mount] : shown)
+    if (mount->fstype != "devtmpfs") return mount->fstype;
   return volume.record->stagings.empty() ? "" : volume.record->stagings.front().capability.fstype;
 }
 
@@ -144,7 +145,7 @@ task<result<>> MountSteps::mount(Volume& volume, std::string target, const Wish&
 task<result<>> MountSteps::unmount(Volume& volume, std::string path, bool sync) {
   const auto mounted = [&] {
     const auto mounts = ports_.mounts.table();
-    return !mounts || std::ranges::any_of(**mounts, [&](const auto& mount) { return mount.target == path; });
+    return !mounts || !(*mounts)->at(path).empty();
   };
   volume.facts.unused.reset();
   // For an unknown volume only an empty folder is removed. Without a busy file, nothing of ours is left behind.

@@ -9,9 +9,11 @@ namespace {
 
 /// Finds other volumes of this node on the same image.
 void observe_others_on_image(Observation& seen, const Volume& volume, const VolumeMap& volumes) {
-  for (const auto& [id, other] : volumes) {
-    const auto& record = other->writes.under_way ? other->writes.under_way : other->record;
-    if (id != volume.id && record && record->key == seen.facts.resolved->key)
+  const image::Key& key = seen.facts.resolved->key;
+  for (const auto& id : volumes.records().of_image(key)) {
+    const Volume& other = *volumes.find(id);
+    const std::optional<Record>& record = other.writes.under_way ? other.writes.under_way : other.record;
+    if (id != volume.id && record && record->key == key)
       (record->use.read_only ? seen.image_reader : seen.image_writer) = id;
   }
 }
@@ -21,19 +23,16 @@ void observe_others_on_image(Observation& seen, const Volume& volume, const Volu
 std::string device_owner(const Volume& volume, const std::vector<host::Mount>& there, const std::string& staging_path,
                          const Ports& ports) {
   const auto table = mounts_now(ports);
-  const auto inside = [below = staging_path + "/"](const host::Mount& mount) {
-    return mount.target.starts_with(below);
-  };
   // An inventory of hundreds of devices takes a while on the control thread.
-  if (there.empty() && (staging_path.empty() || std::ranges::none_of(*table, inside))) return "";
+  if (there.empty() && (staging_path.empty() || !table->has_below(staging_path))) return "";
   const auto devices = ports.devices.inventory();
   if (!devices) return "";
   for (const auto& device : *devices) {
     if (device.backend.empty() || device.backend == volume.id) continue;
     const auto shown = [&](const host::Mount& mount) { return shows(mount, device, device.backend); };
     const std::string its_own = staging_path.empty() ? "" : staging_target(device.backend, staging_path);
-    const auto staged = [&](const host::Mount& mount) { return mount.target == its_own && shown(mount); };
-    if (std::ranges::any_of(there, shown) || (!its_own.empty() && std::ranges::any_of(*table, staged)))
+    const auto staged = [&](const auto& mount) { return shown(*mount.second); };
+    if (std::ranges::any_of(there, shown) || (!its_own.empty() && std::ranges::any_of(table->at(its_own), staged)))
       return device.backend;
   }
   return "";
@@ -60,8 +59,10 @@ std::string path_owner(const Observation& seen, const Volume& volume, const Wish
   const bool mounted = std::ranges::any_of(seen.mounts, [&](const auto& mount) { return mount.target == target; });
   if (there.empty() && (known || mounted)) return "";
   if (!known)
-    for (const auto& [id, other] : volumes)
-      if (id != volume.id && other->record && (is_at(*other->record, path) || is_at(*other->record, target))) return id;
+    for (const auto& id : volumes.records().at({path, target})) {
+      const auto& record = volumes.find(id)->record;
+      if (id != volume.id && record && (is_at(*record, path) || is_at(*record, target))) return id;
+    }
   return device_owner(volume, there, unstaged != nullptr && !known ? path : "", ports);
 }
 
@@ -98,11 +99,10 @@ std::vector<std::uint32_t> numbers_of_others(const Volume& volume, const VolumeM
   // A pod may have been given a raw device that no record names.
   const std::string nodes = "/" + std::string(traits(volume.record->device.kind).prefix);
   const auto mounts = mounts_now(ports);
-  for (const auto& mount : *mounts) {
+  for (const auto& [at, mount] : mounts->nodes(nodes)) {
     std::uint32_t number = 0;
-    const bool shows_node = mount.fstype == "devtmpfs" && mount.root.starts_with(nodes);
-    const char* const digits = mount.root.data() + nodes.size();
-    if (shows_node && std::from_chars(digits, mount.root.data() + mount.root.size(), number).ptr != digits)
+    const char* const digits = mount->root.data() + nodes.size();
+    if (std::from_chars(digits, mount->root.data() + mount->root.size(), number).ptr != digits)
       numbers.push_back(number);
   }
   return numbers;

@@ -1,6 +1,5 @@
 // Observes the present state of a volume. Every source is at hand and cannot hang.
 #include <algorithm>
-#include <iterator>
 
 #include "volume.hpp"
 
@@ -37,17 +36,14 @@ result<std::vector<device::Seen>> find_mapped(const Volume& volume, const Ports&
 }
 
 /// Returns the kernel's devices that are mounted at one of the paths.
-result<std::vector<device::Seen>> find_mounted(const Volume& volume, const std::vector<host::Mount>& mounts,
-                                               const std::vector<std::string>& paths, const Ports& ports) {
-  std::vector<host::Mount> there;
-  std::ranges::copy_if(mounts, std::back_inserter(there),
-                       [&](const auto& mount) { return std::ranges::find(paths, mount.target) != paths.end(); });
+result<std::vector<device::Seen>> find_mounted(const Volume& volume, const host::MountList::Found& there,
+                                               const Ports& ports) {
   std::vector<device::Seen> found;
   if (there.empty()) return found;
   const auto all = ports.kernel.inventory();
   if (!all) return all.error();
   for (const auto& one : *all)
-    if (std::ranges::any_of(there, [&](const auto& mount) { return shows(mount, one.seen, volume.id); }))
+    if (std::ranges::any_of(there, [&](const auto& mount) { return shows(*mount.second, one.seen, volume.id); }))
       found.push_back(one.seen);
   return found;
 }
@@ -63,17 +59,16 @@ result<> observe_kernel(Observation& seen, const Volume& volume, const Wish& wis
     for (const auto& staging : volume.record->stagings) paths.push_back(staging_target(volume.id, staging.path));
     for (const auto& publish : volume.record->publishes) paths.push_back(publish.target);
   }
+  host::MountList::Found found;
+  for (const auto& path : paths) (*mounts)->add_at(path, found);
   // ceph-csi's stash is lost: only the mount shows the kernel's device.
   if (!volume.record && volume.facts.stash && !*volume.facts.stash && seen.devices.empty()) {
-    auto shown = find_mounted(volume, **mounts, paths, ports);
+    auto shown = find_mounted(volume, found, ports);
     if (!shown) return shown.error();
     seen.devices = std::move(*shown);
   }
-  for (const auto& mount : **mounts) {
-    const bool of_device = std::any_of(seen.devices.begin(), seen.devices.end(),
-                                       [&](const auto& device) { return shows(mount, device, volume.id); });
-    if (of_device || std::find(paths.begin(), paths.end(), mount.target) != paths.end()) seen.mounts.push_back(mount);
-  }
+  for (const auto& device : seen.devices) add_shown(**mounts, device, volume.id, found);
+  for (const auto& [at, mount] : found) seen.mounts.push_back(*mount);
   return {};
 }
 
@@ -113,9 +108,23 @@ result<std::vector<device::Seen>> find_devices(const Volume& volume, const Ports
   return find_mapped(volume, ports, kernel_wanted);
 }
 
+void add_shown(const host::MountList& mounts, const device::Seen& device, const std::string& volume_id,
+               host::MountList::Found& found) {
+  host::MountList::Found may_be;
+  mounts.add_device(device.dev_major, device.dev_minor, may_be);
+  mounts.add_node("/" + device::name(device.kind, device.index), may_be);
+  if (const auto* mapping = mapping_of(device, volume_id)) {
+    mounts.add_device(mapping->dev_major, mapping->dev_minor, may_be);
+    mounts.add_node("/" + mapping->name, may_be);
+    mounts.add_node("/mapper/" + mapping->mapping, may_be);
+  }
+  for (const auto& [at, mount] : may_be)
+    if (shows(*mount, device, volume_id)) found.emplace(at, mount);
+}
+
 host::MountTable mounts_now(const Ports& ports) {
   auto table = ports.mounts.table();
-  return table ? std::move(*table) : std::make_shared<const std::vector<host::Mount>>();
+  return table ? std::move(*table) : std::make_shared<const host::MountList>();
 }
 
 result<Observation> observe(const Volume& volume, const Wish& wish, const Ports& ports, const std::string& boot_id,

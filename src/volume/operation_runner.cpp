@@ -39,7 +39,7 @@ task<result<>> OperationRunner::fulfil(Volume& volume, Wish wish) {
 task<result<>> OperationRunner::carry_out(Volume& volume, Wish wish) {
   auto ready = co_await prepare(volume, wish);
   if (!ready) co_return ready;
-  const auto before = volume.record;
+  const std::optional<Record> before = volume.record;
   auto outcome = co_await pursue_with_secret(volume, wish);
   if (outcome && volume.record && volume.writes.unsure && must_be_durable(wish))
     outcome = co_await rewrite_record(volume, wish);

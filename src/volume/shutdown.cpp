@@ -291,7 +291,11 @@ task<> Shutdown::rewrite_record(Volume& volume, Until until) {
   result<> written = guard ? result<>() : guard.error();
   if (guard && volume.record) {
     const auto loss = lost(volume);
-    if (is_lock_call_over(volume)) volume.record->proof.lock_call.reset();
+    if (is_lock_call_over(volume)) {
+      Record without = *volume.record;
+      without.proof.lock_call.reset();
+      volume.record = std::move(without);
+    }
     written = co_await write_again(volume, loss);
     if (written && loss) unwritten_ = restored(volume, *loss);
   }

@@ -18,16 +18,15 @@ bool UsageReader::shows_at(const Volume& volume, const std::string& path) const 
   const auto devices = find_devices(volume, ports_);
   const auto mounts = ports_.mounts.table();
   if (!devices || devices->empty() || !mounts) return false;
-  return std::ranges::any_of(
-      **mounts, [&](const auto& mount) { return mount.target == path && shows(mount, devices->front(), volume.id); });
+  return std::ranges::any_of((*mounts)->at(path),
+                             [&](const auto& mount) { return shows(*mount.second, devices->front(), volume.id); });
 }
 
 task<result<host::Usage>> UsageReader::read(std::string id, std::string path, Until until) {
   Volume* const known = volumes_.find(id);
   path = ports_.files.real_path(std::move(path));
   const bool has_record = known != nullptr && known->record;
-  const auto there = [&](const host::Mount& mount) { return mount.target == path; };
-  if (const auto table = mounts_now(ports_); !has_record && std::ranges::any_of(*table, there))
+  if (!has_record && !mounts_now(ports_)->at(path).empty())
     co_return Error{errc::unavailable, "volume " + id + " is mounted at " + path +
                                            ", but this agent has no record of it yet: it is this agent's once the API "
                                            "server names it, or with its next stage (restart kubelet on this node)"};

@@ -45,7 +45,7 @@ std::vector<Status> status(const VolumeMap& volumes, const NodeView& seen) {
   std::vector<Status> all;
   const auto& mapped = seen.mapped;
   // A table that cannot be read counts as empty, as in mounts_now().
-  const host::MountTable mounts = seen.mounts ? *seen.mounts : std::make_shared<const std::vector<host::Mount>>();
+  const host::MountTable mounts = seen.mounts ? *seen.mounts : std::make_shared<const host::MountList>();
   std::map<std::string_view, const device::Seen*> by_backend;
   if (seen.devices)
     for (const auto& device : *seen.devices) by_backend[device.backend] = &device;
@@ -81,8 +81,9 @@ std::vector<Unclaimed> unclaimed(const VolumeMap& volumes, const result<std::vec
     const Volume* const known = volumes.find(device.backend);
     if (device.backend.empty() || (known != nullptr && !is_unclaimed(*known))) continue;
     Unclaimed found{device.backend, device.index, {}, device.kind};
-    for (const auto& mount : **mounts)
-      if (shows(mount, device, device.backend)) found.mounts.push_back(mount.target);
+    host::MountList::Found shown;
+    add_shown(**mounts, device, device.backend, shown);
+    for (const auto& [at, mount] : shown) found.mounts.push_back(mount->target);
     all.push_back(std::move(found));
   }
   return all;
@@ -100,10 +101,11 @@ std::vector<Unclaimed> left_to_kernel(const VolumeMap& volumes, const result<std
     if (recorded.contains(device.seen.index)) continue;
     Unclaimed found{{}, device.seen.index, {}, device.seen.kind};
     const std::string encrypted = encrypted_volume(device.seen);
-    for (const auto& mount : **mounts) {
-      if (!shows(mount, device.seen, encrypted)) continue;
-      found.mounts.push_back(mount.target);
-      if (is_staging_target(mount.target)) found.volume_id = mount.target.substr(mount.target.rfind('/') + 1);
+    host::MountList::Found shown;
+    add_shown(**mounts, device.seen, encrypted, shown);
+    for (const auto& [at, mount] : shown) {
+      found.mounts.push_back(mount->target);
+      if (is_staging_target(mount->target)) found.volume_id = mount->target.substr(mount->target.rfind('/') + 1);
     }
     if (!found.volume_id.empty()) all.push_back(std::move(found));
   }

@@ -11,6 +11,7 @@
 #include "corbd/plan/credentials.hpp"
 #include "corbd/plan/outcome.hpp"
 #include "corbd/volume/shell.hpp"
+#include "record_index.hpp"
 #include "server.hpp"
 #include "server_watchdog.hpp"
 
@@ -48,8 +49,8 @@ class OnDisk {
 
 /// State of the record's writes.
 struct RecordWrites {
-  OnDisk on_disk;
-  std::optional<Record> under_way;  ///< other volumes respect it already
+  HeldRecord under_way;  ///< other volumes respect it already
+  OnDisk on_disk = {};
   bool unsure = false;   ///< the last write that had to succeed failed; the record may be on the disk all the same
   bool refused = false;  ///< the last write failed, whether it had to succeed or not
 };
@@ -128,14 +129,17 @@ struct UnusedKey {
 };
 
 struct Volume {
-  Volume(std::string volume_id, executor control, Clock& clock)
-      : id(volume_id), lock(std::move(control), clock, "the operation under way on volume " + volume_id) {}
-  std::string id;
+  Volume(std::string volume_id, executor control, Clock& clock, RecordIndex& records)
+      : id(volume_id),
+        lock(std::move(control), clock, "the operation under way on volume " + volume_id),
+        record(records, id),
+        writes{HeldRecord(records, id)} {}
+  const std::string id;
   AsyncLock lock;
   std::list<std::shared_ptr<Operation>> operations;
   std::size_t users = 0;  ///< coroutines, besides the operations, that have a reference to this
 
-  std::optional<Record> record;
+  HeldRecord record;
   RecordWrites writes;
   Credentials credentials;
   std::string key_unread;  ///< why its key file could not be read at the start
@@ -182,6 +186,10 @@ std::unique_ptr<image::Image> make_tombstone(image::Key key, std::uint64_t size,
 /// `kernel_wanted`: look for the latter even if the volume has neither a record nor a stash.
 result<std::vector<device::Seen>> find_devices(const Volume& volume, const Ports& ports, bool kernel_wanted = false);
 
+/// Adds the mounts for which shows() holds.
+void add_shown(const host::MountList& mounts, const device::Seen& device, const std::string& volume_id,
+               host::MountList::Found& found);
+
 /// Returns an empty table if the mounts cannot be read.
 host::MountTable mounts_now(const Ports& ports);
 
@@ -218,6 +226,6 @@ std::unique_ptr<device::Link> take_link(Volume& volume);
 Health health_of(const Volume& volume);
 /// `seen`: the volume's device; null: none was found.
 VolumeKeys keys_of(const Volume& volume, const device::Seen* seen);
-Status status_of(const Volume& volume, const device::Seen* seen, const std::vector<host::Mount>& mounts);
+Status status_of(const Volume& volume, const device::Seen* seen, const host::MountList& mounts);
 
 }  // namespace corbd::volume

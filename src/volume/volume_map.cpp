@@ -15,16 +15,24 @@ Volume* VolumeMap::find(const std::string& id) const {
 
 Volume& VolumeMap::find_or_create(const std::string& id) {
   if (Volume* known = find(id)) return *known;
-  std::erase_if(all_, [&](const auto& entry) {
-    const auto& refused = entry.second->history.in_use_since;
-    return entry.second->idle() && (!refused || clock_.now() - *refused > kRememberRefusal);
+  std::erase_if(remembered_, [&](const std::string& other) {
+    const Volume* const known = find(other);
+    if (known == nullptr || !known->idle()) return true;
+    const auto& refused = known->history.in_use_since;
+    const bool over = !refused || clock_.now() - *refused > kRememberRefusal;
+    if (over) all_.erase(other);
+    return over;
   });
-  return *all_.emplace(id, std::make_unique<Volume>(id, control_, clock_)).first->second;
+  return *all_.emplace(id, std::make_unique<Volume>(id, control_, clock_, records_)).first->second;
 }
 
 void VolumeMap::forget_if_idle(const std::string& id) {
   const Volume* known = find(id);
-  if (known != nullptr && known->idle() && !known->history.in_use_since) all_.erase(id);
+  if (known == nullptr || !known->idle()) return;
+  if (known->history.in_use_since)
+    remembered_.insert(id);
+  else
+    all_.erase(id);
 }
 
 }  // namespace corbd::volume

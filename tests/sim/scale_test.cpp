@@ -69,6 +69,20 @@ TEST_CASE("the 200 volumes of a node that boots are all staged, each formatted o
   for (const auto& [name, image] : node.world.cluster.images) CHECK(image.generation == 1);
 }
 
+TEST_CASE("the 200th volume of a node takes as many calls as the 10th") {
+  Node node(200);
+  std::map<std::size_t, std::pair<int, int>> calls;
+  for (std::size_t number = 1; number <= node.ids.size(); ++number) {
+    const auto& id = node.ids[number - 1];
+    const auto before = std::pair(node.world.calls.made, node.world.kernel.inventories);
+    const auto stage = test::staged_wish(id);
+    REQUIRE(node.want(stage, id) == errc::ok);
+    REQUIRE(node.want(test::published(stage, "/pods/" + id), id) == errc::ok);
+    calls[number] = {node.world.calls.made - before.first, node.world.kernel.inventories - before.second};
+  }
+  CHECK(calls[200] == calls[10]);
+}
+
 // Each inventory reads several files of each device, on the control thread.
 TEST_CASE("an unpublish and an unstage look at their own device, not at every device of the node") {
   Scene scene;

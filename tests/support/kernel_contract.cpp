@@ -122,8 +122,8 @@ void make_filesystem(ContractKernel& on, const std::string& device) {
 std::optional<host::Mount> mounted(ContractKernel& on, const std::string& target) {
   const auto all = on.mounts().table();
   REQUIRE(all);
-  const auto place = std::ranges::find(**all, target, &host::Mount::target);
-  return place == (*all)->end() ? std::nullopt : std::optional(*place);
+  const auto there = (*all)->at(target);
+  return there.empty() ? std::nullopt : std::optional(*there.begin()->second);
 }
 
 /// A device with a filesystem that is mounted.

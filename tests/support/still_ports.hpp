@@ -60,7 +60,10 @@ class Devices : public device::Devices {
 
 class Mounts : public host::Mounts {
  public:
-  result<host::MountTable> table() const override { return all; }
+  result<host::MountTable> table() const override {
+    if (!shown_ || shown_->rows().size() != all.size()) shown_ = std::make_shared<const host::MountList>(all);
+    return shown_;
+  }
   task<result<>> mount(std::string, std::string, std::string, std::string, HelperOwner, Until) override {
     co_return result<>();
   }
@@ -70,7 +73,7 @@ class Mounts : public host::Mounts {
     made.fstype = "devtmpfs";
     made.root = "/" + source.substr(5);
     made.target = std::move(target);
-    all->push_back(std::move(made));
+    all.push_back(std::move(made));
     co_return result<>();
   }
   task<result<>> unmount(std::string, bool, HelperOwner, Until) override { co_return result<>(); }
@@ -81,7 +84,10 @@ class Mounts : public host::Mounts {
     co_return host::TrimPiece{};
   }
   task<result<host::Usage>> usage(std::string, Until) override { co_return host::Usage{}; }
-  std::shared_ptr<std::vector<host::Mount>> all = std::make_shared<std::vector<host::Mount>>();
+  std::vector<host::Mount> all;
+
+ private:
+  mutable host::MountTable shown_;
 };
 
 class Filesystems : public host::Filesystems {

@@ -13,13 +13,13 @@
 #include "corbd/core/result.hpp"
 #include "corbd/core/task.hpp"
 #include "corbd/core/wait.hpp"
+#include "corbd/host/mount_list.hpp"
 #include "corbd/host/values.hpp"
 
 namespace corbd::host {
 
-/// All mounts at one moment, in the order of mountinfo. Never null. It is shared, because each volume of a node looks
-/// at all mounts of the node.
-using MountTable = std::shared_ptr<const std::vector<Mount>>;
+/// All mounts at one moment. Never null. It is shared, because each volume of a node looks at the mounts of the node.
+using MountTable = std::shared_ptr<const MountList>;
 
 /// A part of a filesystem whose free space was discarded.
 struct TrimPiece {

@@ -17,6 +17,7 @@ struct Place {
   std::uint32_t dev_major = 0, dev_minor = 0;
   std::string path;                      ///< within that filesystem; empty: unknown
   std::uint64_t shared = 0, master = 0;  ///< propagating peer groups of the mount below; 0: none
+  bool operator==(const Place&) const = default;
 };
 
 /// One line of /proc/self/mountinfo.
@@ -31,6 +32,7 @@ struct Mount {
   bool read_only = false;             ///< this mount's own flag
   bool filesystem_read_only = false;  ///< the superblock's flag; an error sets it too
   Place place = {};
+  bool operator==(const Mount&) const = default;
 };
 
 /// Whether `twin` is the same mount seen by another path, so that the kernel unmounts it with `of`: both stand at one

@@ -35,7 +35,12 @@ class Mounts final : public host::Mounts {
  public:
   explicit Mounts(World& world) : world_(world) {}
   result<host::MountTable> table() const override {
-    return std::make_shared<const std::vector<host::Mount>>(world_.kernel.mounts);
+    // Most looks find what the last one found.
+    if (!shown_ || of_ != world_.kernel.mounts) {
+      of_ = world_.kernel.mounts;
+      shown_ = std::make_shared<const host::MountList>(of_);
+    }
+    return shown_;
   }
 
   task<result<>> mount(std::string device, std::string fstype, std::string target, std::string flags, HelperOwner busy,
@@ -229,6 +234,8 @@ class Mounts final : public host::Mounts {
     world.kernel.mounts.push_back(made);
   }
   World& world_;
+  mutable std::vector<host::Mount> of_;
+  mutable host::MountTable shown_;
 };
 
 }  // namespace

@@ -8,12 +8,14 @@
 
 #include "filesystem_types.hpp"
 #include "ground.hpp"
+#include "mount_reader.hpp"
 #include "mountinfo.hpp"
 #include "ops.hpp"
 #include "target.hpp"
 
 using namespace corbd;
 using corbd::host::Mount;
+using Way = corbd::host::MountReader::Way;
 using corbd::test::Folder;
 using corbd::test::may_mount;
 namespace fs = std::filesystem;
@@ -550,11 +552,8 @@ TEST_CASE("a file with content that is no mount stays", "[rule:11]") {
 TEST_CASE("the table of mounts follows every mount and unmount") {
   if (!may_mount()) return;
   Place place;
-  host::MountReader table;
-  const auto shown = [&] {
-    const auto all = *table.read().value();
-    return std::count_if(all.begin(), all.end(), [&](const Mount& mount) { return mount.target == place.target; });
-  };
+  host::MountReader table(std::chrono::seconds(10), GENERATE(Way::newest, Way::text));
+  const auto shown = [&] { return table.read().value()->at(place.target).size(); };
   CHECK(shown() == 0);
   for (int round = 0; round < 3; ++round) {
     REQUIRE(place.mount_tmpfs());
@@ -568,13 +567,12 @@ TEST_CASE("the table of mounts follows every mount and unmount") {
 TEST_CASE("a table of mounts that somebody holds stays as it is") {
   if (!may_mount()) return;
   Place place;
-  host::MountReader table;
+  host::MountReader table(std::chrono::seconds(10), GENERATE(Way::newest, Way::text));
   const auto held = table.read().value();
-  const auto before = *held;
+  const auto before = held->rows();
   REQUIRE(place.mount_tmpfs());
-  REQUIRE(table.read().value()->size() == before.size() + 1);
-  REQUIRE(held->size() == before.size());
-  CHECK(held->front().target == before.front().target);
+  REQUIRE(table.read().value()->rows().size() == before.size() + 1);
+  CHECK(held->rows() == before);
   REQUIRE(ops::unmount(place.target));
 }
 
@@ -582,11 +580,11 @@ TEST_CASE("a filesystem that silently turned read-only is noticed once the table
   if (!may_mount()) return;
   Place place;
   REQUIRE(place.mount_tmpfs());
-  host::MountReader table(std::chrono::seconds(0));
+  host::MountReader table(std::chrono::seconds(0), GENERATE(Way::newest, Way::text));
   const auto read_only = [&] {
-    const auto all = *table.read().value();
-    return std::any_of(all.begin(), all.end(),
-                       [&](const Mount& mount) { return mount.target == place.target && mount.filesystem_read_only; });
+    const auto all = table.read().value();
+    const auto there = all->at(place.target);
+    return std::ranges::any_of(there, [](const auto& mount) { return mount.second->filesystem_read_only; });
   };
   CHECK_FALSE(read_only());
   // As of an error: the superblock changes, no mount does.

@@ -163,9 +163,11 @@ TEST_CASE("a table of which only the changed lines are parsed is the same as one
       root + data + volume + volume, root + data + "# " + root};
   const auto shown = [](const host::MountLines& all) {
     std::string text;
-    for (const auto& mount : all.mounts)
+    for (const auto& [at, row] : all.list.rows()) {
+      const auto& mount = row.mount;
       text += std::to_string(mount.id) + " " + mount.target + " " + mount.options + " in " + mount.place.path + " " +
               std::to_string(mount.place.shared) + "\n";
+    }
     return text;
   };
   for (const auto& before : texts)
@@ -179,8 +181,13 @@ TEST_CASE("a table of which only the changed lines are parsed is the same as one
 TEST_CASE("a line that stays is not parsed again") {
   const std::string line = "40 35 43:0 / /a rw - ext4 /dev/nbd0 rw\n";
   auto before = host::parse_mounts(line, "mountinfo", {}).value();
-  before.mounts.front().source = "as it was";
-  CHECK(host::parse_mounts(line, "mountinfo", before).value().mounts.front().source == "as it was");
+  host::MountLines other{host::MountList({before.list.rows().begin()->second.mount}), before.lines};
+  auto row = before.list.rows().begin()->second;
+  row.mount.source = "as it was";
+  other.list.remove(0);
+  other.list.put(0, row);
+  const auto now = host::parse_mounts(line, "mountinfo", std::move(other)).value();
+  CHECK(now.list.rows().begin()->second.mount.source == "as it was");
 }
 
 TEST_CASE("a source without a name does not hide its mount") {

@@ -70,10 +70,7 @@ TEST_CASE("a helper's mount and unmount show in the agent's table") {
   if (!may_mount()) return;
   Ports ports;
   const std::string target = ports.folder.path() + "/target", other = ports.folder.path() + "/other";
-  const auto count = [&](const std::string& path) {
-    const auto table = *ports.mounts->table().value();
-    return std::count_if(table.begin(), table.end(), [&](const host::Mount& mount) { return mount.target == path; });
-  };
+  const auto count = [&](const std::string& path) { return ports.mounts->table().value()->at(path).size(); };
   REQUIRE(ports.get(ports.mounts->mount("source", "tmpfs", target, "nodev", ports.busy_file, {})));
   REQUIRE(ports.get(ports.mounts->bind(target, other, false, "ro", ports.busy_file, {})));
   CHECK(count(target) == 1);

@@ -313,19 +313,20 @@ TEST_CASE("a mount below a path counts only if the caller asks for it") {
   HelperPool pool(loop.control(), loop.clock, helper_child(helper_child_program()));
   const auto node = manager::make_node(pool);
   const auto mounts = host::make_mounts(pool)->table().value();
-  const auto below = std::ranges::find_if(
-      *mounts, [](const host::Mount& mount) { return mount.target.starts_with("/dev/") && mount.fstype == "devpts"; });
-  if (below == mounts->end()) {
+  const auto found = std::ranges::find_if(mounts->rows(), [](const auto& row) {
+    return row.second.mount.target.starts_with("/dev/") && row.second.mount.fstype == "devpts";
+  });
+  if (found == mounts->rows().end()) {
     WARN("skipped: no mount to look for");
     return;
   }
-  const std::string path = fs::path(below->target).parent_path();
+  const std::string below = found->second.mount.target, path = fs::path(below).parent_path();
   const Folder folder;
   const auto look = [&](const std::string& at, manager::Reach reach) {
     return Started<PathState>(loop.io, node->look(at, reach, {})).get();
   };
   CHECK(look(folder.path(), manager::Reach::below).at == At::folder);
-  CHECK(look(below->target, manager::Reach::here).at == At::mounted);
+  CHECK(look(below, manager::Reach::here).at == At::mounted);
   CHECK(look(path, manager::Reach::below).is_mount());
 }
 

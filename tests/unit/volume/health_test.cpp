@@ -1,4 +1,6 @@
 // A volume's state, as it follows from its record and the last look at the kernel.
+#include <functional>
+
 #include "support/catch.hpp"
 #include "support/loop.hpp"
 #include "volume.hpp"
@@ -10,12 +12,19 @@ namespace {
 
 struct Known {
   test::Loop loop;
-  Volume live{"image-1", loop.control(), loop.clock};
+  RecordIndex records;
+  Volume live{"image-1", loop.control(), loop.clock, records};
   explicit Known(device::Kind kind) {
-    live.record.emplace();
-    live.record->device.kind = kind;
-    live.record->device.index = 3;
-    live.record->stagings.push_back({"/staging", {}, true});
+    Record record;
+    record.device.kind = kind;
+    record.device.index = 3;
+    record.stagings.push_back({"/staging", {}, true});
+    live.record = std::move(record);
+  }
+  void change(const std::function<void(Record&)>& how) {
+    Record record = *live.record;
+    how(record);
+    live.record = std::move(record);
   }
 };
 
@@ -38,17 +47,21 @@ TEST_CASE("a volume whose device is gone is absent, both with an nbd device and 
 TEST_CASE("a volume that has no device yet is staging, not absent") {
   Known volume(device::Kind::nbd);
   volume.live.device.gone = true;
-  volume.live.record->device.index.reset();
-  volume.live.record->stagings.front().complete = false;
+  volume.change([](Record& record) {
+    record.device.index.reset();
+    record.stagings.front().complete = false;
+  });
   CHECK(health_of(volume.live) == Health::staging);
 }
 
 TEST_CASE("a failed or unstaging volume keeps its state when its device is gone") {
   Known volume(device::Kind::nbd);
   volume.live.device.gone = true;
-  volume.live.record->failed = true;
+  volume.change([](Record& record) { record.failed = true; });
   CHECK(health_of(volume.live) == Health::failed);
-  volume.live.record->failed = false;
-  volume.live.record->stagings.clear();
+  volume.change([](Record& record) {
+    record.failed = false;
+    record.stagings.clear();
+  });
   CHECK(health_of(volume.live) == Health::unstaging);
 }
