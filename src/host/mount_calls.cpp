@@ -66,7 +66,7 @@ std::string text_of_flags(std::uint64_t attributes) {
   return text;
 }
 
-Described convert(const std::vector<std::byte>& buffer) {
+Described described_by(const std::vector<std::byte>& buffer) {
   Answer told{};
   std::memcpy(&told, buffer.data(), sizeof told);
   const auto text = [&](std::uint64_t mask, std::uint32_t offset) {
@@ -117,7 +117,8 @@ result<std::optional<Described>> describe_mount(std::uint64_t unique_id) {
   const Request request{.mount = unique_id,
                         .parameter = kSuperblock | kBasic | kRoot | kPoint | kType | kOptions | kSubtype | kSource};
   for (std::vector<std::byte> buffer(usual);; buffer.resize(2 * buffer.size())) {
-    if (::syscall(kStatmount, &request, buffer.data(), buffer.size(), 0) == 0) return std::optional(convert(buffer));
+    if (::syscall(kStatmount, &request, buffer.data(), buffer.size(), 0) == 0)
+      return std::optional(described_by(buffer));
     if (errno == ENOENT) return std::optional<Described>();
     if (errno == ENOSYS || errno == EPERM) return Error{errc::unimplemented, "no statmount"};
     if (errno != EOVERFLOW || buffer.size() > longest) return failure("looking at a mount", errno);

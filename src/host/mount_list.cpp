@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::string_view kDeviceNodes = "devtmpfs";
 
-std::uint64_t number(std::uint32_t major, std::uint32_t minor) {
+std::uint64_t device_number(std::uint32_t major, std::uint32_t minor) {
   constexpr unsigned bits = 32;
   return (std::uint64_t{major} << bits) | minor;
 }
@@ -44,7 +44,7 @@ MountList::Found MountList::at(std::string_view path) const {
 }
 
 void MountList::add_device(std::uint32_t major, std::uint32_t minor, Found& found) const {
-  add(by_device_, number(major, minor), rows_, found);
+  add(by_device_, device_number(major, minor), rows_, found);
 }
 
 void MountList::add_node(std::string_view root, Found& found) const { add(nodes_, root, rows_, found); }
@@ -76,7 +76,7 @@ void MountList::remove(std::uint64_t at) {
   const std::uint64_t id = mount.id;
   by_target_.erase({mount.target, at});
   if (mount.fstype == kDeviceNodes) nodes_.erase({mount.root, at});
-  by_device_.erase({number(mount.dev_major, mount.dev_minor), at});
+  by_device_.erase({device_number(mount.dev_major, mount.dev_minor), at});
   children_.erase({kin.parent, at});
   const auto known = by_id_.find(id);
   const bool was_known = known != by_id_.end() && known->second == at;
@@ -89,7 +89,7 @@ void MountList::insert(std::uint64_t at, Row row) {
   const auto& [mount, kin] = rows_.insert_or_assign(at, std::move(row)).first->second;
   by_target_.emplace(mount.target, at);
   if (mount.fstype == kDeviceNodes) nodes_.emplace(mount.root, at);
-  by_device_.emplace(number(mount.dev_major, mount.dev_minor), at);
+  by_device_.emplace(device_number(mount.dev_major, mount.dev_minor), at);
   children_.emplace(kin.parent, at);
   by_id_[mount.id] = at;
 }

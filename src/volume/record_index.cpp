@@ -12,7 +12,7 @@ void add_of(const Set& set, const Key& key, std::set<std::string>& found) {
 }
 
 /// Returns all paths that plan::is_at() finds in the record.
-std::vector<std::string> paths_of(const Record& record) {
+std::vector<std::string> all_paths_of(const Record& record) {
   std::vector<std::string> paths;
   for (const auto& staging : record.stagings) {
     paths.push_back(staging.path);
@@ -38,12 +38,12 @@ std::set<std::string> RecordIndex::at(const std::vector<std::string>& paths) con
 
 void RecordIndex::add(const std::string& id, const Record& record) {
   by_image_.emplace(record.key, id);
-  for (auto& path : paths_of(record)) by_path_.emplace(std::move(path), id);
+  for (auto& path : all_paths_of(record)) by_path_.emplace(std::move(path), id);
 }
 
 void RecordIndex::remove(const std::string& id, const Record& record) {
   by_image_.extract({record.key, id});
-  for (auto& path : paths_of(record)) by_path_.extract({std::move(path), id});
+  for (auto& path : all_paths_of(record)) by_path_.extract({std::move(path), id});
 }
 
 }  // namespace corbd::volume
