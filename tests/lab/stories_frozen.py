@@ -119,6 +119,7 @@ def story_raw_block_snapshots(lab):
         volume.unstage(patience=30)
 
 
+@long
 def story_group_snapshots_and_the_lock(lab):
     """librbd refuses a snapshot of a group with EROFS if corbd has the exclusive lock of a member, with a freeze or without one, and nothing stays frozen"""
     agent, volume, snapshots = begin(lab, QUIESCE)
