@@ -23,8 +23,9 @@ std::optional<Error> why_not_checked(const Volume& volume, const Ports& ports) {
   if (!table) return with_context("checking volume " + volume.id, table.error());
   if (devices->empty()) return std::nullopt;
   std::string mounts, pods;
-  for (const auto& mount : **table)
-    if (shows(mount, devices->front(), volume.id)) mounts += (mounts.empty() ? "" : ", ") + mount.target;
+  for (const auto& [place, row] : (*table)->rows())
+    if (const auto& mount = row.mount; shows(mount, devices->front(), volume.id))
+      mounts += (mounts.empty() ? "" : ", ") + mount.target;
   for (const auto& publish : record.publishes)
     if (!publish.pod.empty()) pods += (pods.empty() ? "" : ", ") + publish.pod;
   if (mounts.empty()) return std::nullopt;

@@ -222,10 +222,7 @@ task<result<>> Shell::Impl::start_beside(Until noted) {
 /// Whether the node has the volume's device or mount already, or may have: a stage then adds nothing to carry.
 bool Shell::Impl::is_here(const std::string& id, const Staged& wish) const {
   const auto mounts = ports_.mounts.table();
-  const auto below = [&](const host::Mount& mount) {
-    return mount.target == wish.path || mount.target.starts_with(wish.path + "/");
-  };
-  return !mounts || std::ranges::any_of(**mounts, below) ||
+  return !mounts || !(*mounts)->at(wish.path).empty() || (*mounts)->has_below(wish.path) ||
          std::ranges::any_of(volume::unclaimed(volumes_, ports_.devices.inventory(), mounts),
                              [&](const Unclaimed& one) { return one.volume_id == id; });
 }
