@@ -38,9 +38,10 @@ result<MountTable> MountReader::read() {
 
 result<> MountReader::update(bool same, bool whole) {
   if (by_calls_) {
-    auto updated = update_by_calls(same, whole);
-    if (updated || updated.error().code != errc::unimplemented) return updated;
-    by_calls_ = false;
+    const auto updated = update_by_calls(same, whole);
+    if (updated) return updated;
+    // A security module asks for more before these calls than before a read of mountinfo.
+    if (updated.error().code == errc::unimplemented) by_calls_ = false;
     known_.reset();
   }
   return update_by_text(whole || !known_);
@@ -101,7 +102,10 @@ result<> MountReader::update_by_text(bool whole) {
   if (!text) return Error{errc::unavailable, text.error().text};
   MountLines before;
   if (!whole) before = {std::move(own_list()), std::move(lines_)};
-  if (whole) looked_at_all_at_ = std::chrono::steady_clock::now();
+  if (whole) {
+    looked_at_all_at_ = std::chrono::steady_clock::now();
+    owes_look_ = false;
+  }
   known_.reset();
   auto parsed = parse_mounts(*text, kMountinfo, std::move(before));
   if (!parsed) return parsed.error();

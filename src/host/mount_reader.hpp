@@ -17,7 +17,8 @@ namespace corbd::host {
 ///
 /// Since Linux 6.14 a change costs a list of all IDs, and a look at each mount that is new. No mount and no unmount is
 /// missed. A mount that was moved or remounted shows at once if nothing else changed, and otherwise within a second.
-/// Older kernels write the whole table each time.
+/// What the kernel does not report (a folder above a mount that was renamed, a change of propagation, a filesystem that
+/// turned read-only) shows within ten seconds. Older kernels write the whole table each time.
 class MountReader {
  public:
   enum class Way { newest, text };

@@ -79,6 +79,9 @@ task<> UsageReader::ask(Volume& volume, std::string target) {
       log::debug("volume.usage_unknown", {{"volume", volume.id}, {"error", told.error().text}});
   }
   std::exchange(volume.usage.under_way, nullptr)->set();
+  // Its record may have gone meanwhile.
+  const std::string id = volume.id;
+  volumes_.forget_if_idle(id);
 }
 
 }  // namespace corbd::volume
