@@ -18,8 +18,9 @@ std::string fsck_progress(const std::string& id, const v1::FsckResponse& check) 
 std::string fsck_gave_up(const std::string& id, const v1::FsckResponse& check, int seconds) {
   if (check.state() == v1::CHECK_WAITS)
     return "volume " + for_terminal(id) + " was not staged here within " + std::to_string(seconds) +
-           " s, so nothing was done: start a pod that uses it on this node, and repeat this. A stage that is read-only "
-           "checks nothing";
+           " s, so nothing was done yet: start a pod that uses it on this node, and repeat this. A stage that is "
+           "read-only "
+           "checks nothing. A stage within the next 15 s still does what was asked";
   return "the checker still works on " + for_terminal(check.device()) +
          " and goes on: the agent's log has its end (fsck.by_hand_ended)";
 }

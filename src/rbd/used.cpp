@@ -1,6 +1,8 @@
 #include "used.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 
 #include "failure.hpp"
 
@@ -10,6 +12,13 @@ namespace {
 /// Objects that the maps of one count describe. A map has two bits for each: this is 4 MiB of maps, or 64 TiB without a
 /// snapshot in objects of 4 MiB.
 constexpr std::uint64_t kMostCounted = 16'777'216;
+
+/// A map is read for the image and for each snapshot, one after another, and nothing interrupts that.
+constexpr std::uint64_t kMostSnapshots = 32;
+/// librbd asks for one object after another if the map of a snapshot is invalid, which no flag of the image says. So
+/// the first objects are counted alone, and if they take longer than this, nothing more.
+constexpr std::uint64_t kTried = 1024;
+constexpr std::chrono::milliseconds kTriedWithin{500};
 
 struct Sum {
   const std::atomic<bool>& stop;
@@ -46,7 +55,7 @@ bool fast_diff_is_valid(const ImageHandle& opened) {
 
 bool counts_fast(const CountSize& size) {
   const std::uint64_t objects = size.bytes / size.object_bytes + 1;
-  return objects <= kMostCounted / (size.snapshots + 1);
+  return size.snapshots <= kMostSnapshots && objects <= kMostCounted / (size.snapshots + 1);
 }
 
 result<std::optional<std::uint64_t>> used_bytes(const ImageHandle& opened, const std::atomic<bool>& stop) {
@@ -56,9 +65,16 @@ result<std::optional<std::uint64_t>> used_bytes(const ImageHandle& opened, const
   if (!size) return with_context(doing, size.error());
   if (!counts_fast(*size)) return std::optional<std::uint64_t>();
   Sum sum{stop};
-  const int r = stop ? -ECANCELED
-                     : rbd_diff_iterate2(opened.image, nullptr, 0, size->bytes, /*include_parent=*/0,
-                                         /*whole_object=*/1, &add_extent, &sum);
+  const auto count = [&](std::uint64_t from, std::uint64_t to) {
+    if (stop) return -ECANCELED;
+    return rbd_diff_iterate2(opened.image, nullptr, from, to - from, /*include_parent=*/0, /*whole_object=*/1,
+                             &add_extent, &sum);
+  };
+  const std::uint64_t tried = std::min(size->bytes, kTried * size->object_bytes);
+  const auto begun = std::chrono::steady_clock::now();
+  int r = count(0, tried);
+  if (r >= 0 && std::chrono::steady_clock::now() - begun > kTriedWithin) return std::optional<std::uint64_t>();
+  if (r >= 0 && tried < size->bytes) r = count(tried, size->bytes);
   if (stop) return Error{errc::unavailable, doing + ": it took too long, or the image is being closed"};
   if (r < 0) return failure(doing, opened.connection.observe_result(r));
   return std::optional(sum.bytes);

@@ -113,9 +113,10 @@ task<result<OwnImage>> ImageSteps::open_as_asked(Volume& volume, image::Access t
 task<> ImageSteps::watch_snapshots(Volume& volume) {
   volume.quiesces = false;
   if (!can_quiesce(*volume.record)) co_return;
-  const auto mode = co_await volume.server.image()->metadata(std::string(kQuiesceMode), deadline());
+  // A cluster that does not tell it delays no healing, and takes no freeze from a volume that asks for it.
+  const auto told = co_await volume.server.image()->metadata(std::string(kQuiesceMode), soon());
   const OwnImage* const own = volume.server.own();
-  if (own == nullptr || (mode && !quiesces(*volume.record, config_, *mode))) co_return;
+  if (own == nullptr || !quiesces(*volume.record, config_, told ? *told : std::nullopt)) co_return;
   const auto here = [still = std::weak_ptr<bool>(own->access_lost)] { return !still.expired(); };
   image::QuiesceHandlers handlers;
   handlers.asked = [this, here, id = volume.id](image::QuiesceHandlers::Answer answer) {
@@ -126,7 +127,7 @@ task<> ImageSteps::watch_snapshots(Volume& volume) {
   handlers.ended = [this, here, id = volume.id] {
     if (here()) snapshots_.ended(id);
   };
-  const result<> begun = mode ? co_await own->image->watch_quiesce(std::move(handlers), deadline()) : mode.error();
+  const auto begun = co_await own->image->watch_quiesce(std::move(handlers), deadline());
   volume.quiesces = begun.has_value();
   if (!begun)
     log::warning("snapshot.not_watched",

@@ -149,7 +149,7 @@ task<> Shell::Impl::judge_closing(image::Image& image, const image::Access& as) 
   if (may) hearing = co_await image.hearing({}, soon);
   judging_.erase(client);
   const bool deaf = hearing && *hearing == image::Hearing::deaf;
-  // As for an image that a step closes (plan::judge_closing_client). Within a handover a volume may have no image.
+  // plan::judge_closing_client() decides alike. Within a handover a volume may have no image.
   if (shutdown_.begun() || (!deaf && (!refused || is_client_needed(client, volumes_)))) co_return;
   log::warning("client.given_up", {{"image", image.key().text()},
                                    {"client", client},

@@ -9,10 +9,10 @@ constexpr std::chrono::minutes kCountsAtMostEvery{1};
 constexpr std::chrono::seconds kTurnWithin{50};
 constexpr std::chrono::seconds kCountedWithin{10};  // afterwards the next volume has the turn
 
-/// Whether its image may be asked. The image of a volume that changes hands, heals or freezes is left alone.
+/// Whether its image may be asked. The image of a volume that changes hands or heals is left alone.
 bool is_countable(const Volume& volume) {
-  return volume.record && volume.record->use.block && !volume.record->freeze && volume.server.own() != nullptr &&
-         volume.server.serves() && !volume.server.own()->closing && volume.operations.empty();
+  return volume.record && volume.record->use.block && volume.server.own() != nullptr && volume.server.serves() &&
+         !volume.server.own()->closing && volume.operations.empty();
 }
 
 }  // namespace
