@@ -62,7 +62,7 @@ class Volume:
             "stats": lambda: dict(target=self.target(pod)),
             "health": dict,
         }[method]()
-        return self.agent.begin_csi(method, timeout, volume_id=self.id, **arguments, **more)
+        return self.agent.begin_csi(method, timeout, volume_id=self.id, **{**arguments, **more})
 
     def try_stage(self, timeout=120, **more):
         return self.begin("stage", timeout, **more).end()
