@@ -100,7 +100,9 @@ ELSEWHERE = {
         "kubectl -n ceph-csi exec POD -c corbd -- corbd doctor --bundle": ("tests/unit/doctor/bundle_test.cpp", "write_bundle"),
         "kubectl -n ceph-csi exec POD -c corbd -- cat": KUBES_OWN,
         "corbd doctor --before-rollback": (MOVED, '"doctor", "--before-" + what')},
-    (RUNBOOK, "A damaged filesystem"): {"corbd fsck --repair ID": ("tests/lab/stories_failures.py", 'fsck(agent, refusing, "--repair"')},
+    (OPERATIONS, "How many volumes"): {"helm upgrade": IN_PASSING},
+    (RUNBOOK, "A damaged filesystem"): {"corbd fsck ID": ("tests/lab/stories_failures.py", "fsck(agent, refusing, code=1)"),
+        "corbd fsck --repair ID": ("tests/lab/stories_failures.py", 'fsck(agent, refusing, "--repair"')},
     (RUNBOOK, "CorbdServesBeyondItsEnd"): {
         "kubectl -n ceph-csi rollout undo": ("tests/lab/stories_rollout.py", "node.controller.apply(node.first"),
         "kubectl -n ceph-csi get pods": KUBES_OWN, "kubectl -n ceph-csi describe pod": KUBES_OWN},
