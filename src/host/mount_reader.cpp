@@ -70,29 +70,35 @@ result<> MountReader::update_by_calls(bool same, bool whole) {
     looked_at_all_at_ = std::chrono::steady_clock::now();
   }
   owes_look_ = !whole && explained;
-  std::vector<std::pair<std::uint64_t, MountList::Row>> put;
-  bool has_source = known_ != nullptr;
-  for (const std::uint64_t id : looked_at) {
+  Change change{std::move(gone), {}, known_ != nullptr};
+  if (auto looked = look_at(looked_at, *listed, change); !looked) return looked.error();
+  if (!change.has_source) return Error{errc::unimplemented, "the kernel does not tell the source of a mount"};
+  ids_ = std::move(*listed);
+  if (change.gone.empty() && change.put.empty() && known_) return {};
+  MountList& list = own_list();
+  for (const std::uint64_t id : change.gone) list.remove(id);
+  for (auto& [id, row] : change.put) list.put(id, std::move(row));
+  return {};
+}
+
+/// Adds what differs from the known table. Takes those that are gone meanwhile off the list.
+result<> MountReader::look_at(const std::vector<std::uint64_t>& ids, std::vector<std::uint64_t>& listed,
+                              Change& change) {
+  for (const std::uint64_t id : ids) {
     auto described = describe_mount(id);
     if (!described) return described.error();
     ++described_;
     const bool was_known = known_ && known_->rows().contains(id);
     if (!*described) {
-      if (was_known) gone.push_back(id);
-      std::erase(*listed, id);
+      if (was_known) change.gone.push_back(id);
+      std::erase(listed, id);
       continue;
     }
-    has_source = has_source || (*described)->has_source;
+    change.has_source = change.has_source || (*described)->has_source;
     if (was_known && is_same(known_->rows().at(id), (*described)->row)) continue;
-    if (was_known) gone.push_back(id);
-    put.emplace_back(id, std::move((*described)->row));
+    if (was_known) change.gone.push_back(id);
+    change.put.emplace_back(id, std::move((*described)->row));
   }
-  if (!has_source) return Error{errc::unimplemented, "the kernel does not tell the source of a mount"};
-  ids_ = std::move(*listed);
-  if (gone.empty() && put.empty() && known_) return {};
-  MountList& list = own_list();
-  for (const std::uint64_t id : gone) list.remove(id);
-  for (auto& [id, row] : put) list.put(id, std::move(row));
   return {};
 }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "corbd/core/fd.hpp"
@@ -33,7 +34,13 @@ class MountReader {
 
  private:
   result<> update(bool same, bool whole);
+  struct Change {
+    std::vector<std::uint64_t> gone;
+    std::vector<std::pair<std::uint64_t, MountList::Row>> put;
+    bool has_source = false;  ///< whether the kernel names the source of any mount
+  };
   result<> update_by_calls(bool same, bool whole);
+  result<> look_at(const std::vector<std::uint64_t>& ids, std::vector<std::uint64_t>& listed, Change& change);
   result<> update_by_text(bool whole);
   MountList& own_list();
 
