@@ -203,6 +203,8 @@ result<> Shutdown::hand_over_listeners() {
   for (auto& socket : callers_)
     if (given) given = parts_.giver.hand_over_listener(std::move(socket), false);
   callers_.clear();
+  // kubelet's call may have been under way when the socket was released.
+  if (registration_) registered_ |= parts_.registrar->now().state == csi::Registered::State::registered;
   if (given && registration_) given = parts_.giver.hand_over_listener(std::move(registration_), registered_);
   registration_.reset();
   return given;

@@ -120,6 +120,8 @@ class Registrar::Impl {
       }
       // A refusal stands until kubelet says something else.
       if (!goes_on && self.now_.state != Registered::State::refused) self.now_ = {};
+      // It may have registered the driver with the predecessor at the last moment, and then says no more.
+      if (goes_on && self.now_.state != Registered::State::registered) self.heard_.asked = self.clock_.now();
       self.tell_of_socket();
       co_await self.serve();
       if (self.stopping_.cancelled()) co_return;

@@ -147,6 +147,18 @@ TEST_CASE("the driver stays registered during a handover, and a watcher of the r
   CHECK(::read(watcher.get(), events.data(), events.size()) > 0);
 }
 
+TEST_CASE(
+    "a next agent to which nobody registered the driver makes a new socket, since kubelet may have told its "
+    "predecessor") {
+  Scene scene;
+  scene.start();
+  scene.get_info();
+  scene.hand_over();
+  const auto before = scene.file();
+  scene.advance(61s);
+  CHECK(scene.recreated(before));
+}
+
 TEST_CASE("the socket of a registered driver is not recreated however often kubelet calls GetInfo") {
   Scene scene;
   scene.start();
