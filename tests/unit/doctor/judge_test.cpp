@@ -12,6 +12,7 @@
 
 using namespace corbd;
 using namespace corbd::doctor;
+using namespace std::string_literals;
 
 namespace {
 
@@ -228,19 +229,19 @@ TEST_CASE("the signs of rbd-nbd are its program, its processes, and ceph-csi's n
     std::filesystem::create_directories(full.parent_path());
     std::ofstream(full) << text;
   };
-  const std::string agent("cephcsi\0--nodeserver=true\0--no-rbd-nbd\0", 41);
+  const std::string agent = "cephcsi\0--nodeserver=true\0--no-rbd-nbd\0"s;
   const auto signs = [&] { return signs_of_rbd_nbd(host.path(), host.path() + "/proc", agent); };
   put("/proc/version", "Linux");
   put("/proc/7/comm", "cephcsi\n");
   put("/proc/7/cmdline", agent);
   put("/proc/8/comm", "cephcsi\n");
-  put("/proc/8/cmdline", std::string("cephcsi\0--controllerserver=true\0", 32));
+  put("/proc/8/cmdline", "cephcsi\0--controllerserver=true\0"s);
   put("/proc/9/comm", "less\n");
-  put("/proc/9/cmdline", std::string("less\0rbd-nbd\0", 13));
+  put("/proc/9/cmdline", "less\0rbd-nbd\0"s);
   CHECK(signs().empty());
   put("/proc/10/comm", "rbd-nbd\n");
   put("/proc/11/comm", "cephcsi\n");
-  put("/proc/11/cmdline", std::string("/usr/local/bin/cephcsi\0--nodeserver=true\0", 42));
+  put("/proc/11/cmdline", "/usr/local/bin/cephcsi\0--nodeserver=true\0"s);
   put("/usr/bin/rbd-nbd", "");
   CHECK(signs() == std::vector<std::string>{"/usr/bin/rbd-nbd is installed", "process 10 is rbd-nbd",
                                             "process 11 is ceph-csi's node plugin, which starts rbd-nbd"});
