@@ -70,8 +70,11 @@ class Ledger:
 
     def __init__(self, path, journal_mode):
         self.path, self.committed, self.failed, self.ends = path, 0, None, False
-        self.open().executescript("PRAGMA journal_mode=%s; CREATE TABLE account(id INTEGER PRIMARY KEY, money INTEGER); CREATE TABLE moved(number INTEGER PRIMARY KEY);"
-                                  "INSERT INTO account VALUES(1, 1000000),(2, 1000000);" % journal_mode)
+        database = self.open()
+        database.executescript("PRAGMA journal_mode=%s; CREATE TABLE account(id INTEGER PRIMARY KEY, money INTEGER); CREATE TABLE moved(number INTEGER PRIMARY KEY);"
+                               "INSERT INTO account VALUES(1, 1000000),(2, 1000000);" % journal_mode)
+        # Its cache of statements refers to it, so that it stays open until Python looks for such cycles.
+        database.close()
         self.thread = threading.Thread(target=self.work, daemon=True)
         self.thread.start()
 
