@@ -1,5 +1,7 @@
 #include "client.hpp"
 
+#include "corbd/plan/outcome.hpp"
+
 namespace corbd::plan {
 namespace {
 
@@ -41,11 +43,14 @@ std::optional<Step> judge_closing_client(const Situation& view) {
   const bool failed = view.record && view.record->failed;
   if (!stuck || failed || seen.client_given_up || seen.facts.client_judged) return std::nullopt;
   if (!seen.facts.user_refused) return look(Fact::client_user);
-  if (seen.facts.client_deaf) return Step(step::GiveUpClient{});
-  if (seen.client_needed) return std::nullopt;
-  if (auto step = look_at_users(view)) return step;
-  return *seen.facts.user_refused ? std::optional<Step>(step::GiveUpClient{}) : std::nullopt;
+  if (!seen.facts.client_deaf && !seen.client_needed)
+    if (auto step = look_at_users(view)) return step;
+  const bool over = never_answered(
+      {.refused = *seen.facts.user_refused, .deaf = seen.facts.client_deaf, .needed = seen.client_needed});
+  return over ? std::optional<Step>(step::GiveUpClient{}) : std::nullopt;
 }
+
+bool never_answered(const ClosingClient& client) { return client.deaf || (client.refused && !client.needed); }
 
 std::optional<Step> change_client(const Situation& view) {
   const Observation& seen = view.seen;

@@ -18,7 +18,6 @@ constexpr std::chrono::seconds kIdentifiesWithin{15};
 // Limit for one image, so that a silent one leaves the others their turn.
 constexpr std::chrono::seconds kLooksAtImageFor{5};
 constexpr std::chrono::seconds kAsksForRightFor{5};
-constexpr std::chrono::seconds kAsksForPoolFor{5};
 // One answer that comes late, or not at all, does not mean that there is no API server.
 constexpr int kAsksForApi = 3;
 constexpr std::chrono::seconds kAsksForApiAgain{2};
@@ -33,11 +32,6 @@ bool rests_on_attachment(const Record& record, bool exclusive_lock) {
 bool is_answered(const Attachment& attachment) {
   using State = Attachment::State;
   return attachment.state == State::here || attachment.state == State::away || attachment.maybe_away;
-}
-
-/// Whether it is the volume's own cluster: config.json has that, or shows by its fsid which of the mapped ones it is.
-bool is_own_cluster(const Ports& ports, const Record& record, const image::Access& access) {
-  return access.cluster_id == record.source.cluster_id || ports.clusters.fsid_of(access.monitors) == record.key.fsid;
 }
 
 /// A refusal that affects other images too: the key is wrong, or the user lacks a right to the pool.
@@ -345,41 +339,6 @@ task<std::map<std::string, std::string>> Preopener::not_again(std::vector<std::s
     found[id] = may.error().text;
     if (may.error().code == errc::unauthenticated) shut_out.push_back({*access, {}, writes, may.error().text});
     if (may.error().code == errc::permission_denied) shut_out.push_back({*access, key, writes, may.error().text});
-  }
-  co_return found;
-}
-
-task<std::map<std::string, std::string>> Preopener::in_full_pools(Until until) const {
-  struct Pool {
-    image::Access access;
-    std::int64_t id;
-    result<std::optional<std::string>> full;
-  };
-  std::vector<Pool> asked;
-  std::map<std::string, std::string> found;
-  std::vector<std::string> ids;
-  for (const auto& [id, volume] : volumes_)
-    if (volume->record && !volume->record->failed && volume->server.serves() && !volume->record->use.read_only)
-      ids.push_back(id);
-  for (const auto& id : ids) {
-    // The volume may be gone after any wait.
-    const Volume* known = volumes_.find(id);
-    if (known == nullptr || !known->record || known->credentials.known().empty()) continue;
-    const auto access = access_of(ports_, *known->record, known->credentials.known());
-    if (!access || !is_own_cluster(ports_, *known->record, *access)) continue;
-    const std::int64_t pool = known->record->key.pool_id;
-    auto place = std::ranges::find_if(asked, [&](const Pool& one) { return one.access == *access && one.id == pool; });
-    if (place == asked.end()) {
-      // A cluster that is silent is not asked again.
-      const bool silent = std::ranges::any_of(asked, [&](const Pool& one) {
-        return one.access == *access && !one.full && one.full.error().code == errc::timed_out;
-      });
-      if (silent || clock_.now() >= until.deadline) continue;
-      auto full = co_await ports_.clusters.why_full(*access, pool, until.at_most(clock_.now() + kAsksForPoolFor));
-      asked.push_back({*access, pool, std::move(full)});
-      place = std::prev(asked.end());
-    }
-    if (place->full && *place->full) found[id] = **place->full;
   }
   co_return found;
 }

@@ -19,8 +19,6 @@ class Preopener {
   task<result<std::vector<std::string>>> preopen(Until until);
   task<> fence_early(Until until);
   task<std::map<std::string, std::string>> not_again(std::vector<std::string> volume_ids, Until until) const;
-  /// Implements Shell::in_full_pools().
-  task<std::map<std::string, std::string>> in_full_pools(Until until) const;
   /// Returns the credential that preopen() found in the volume's Secret instead of `loaded`, which the cluster refused,
   /// or which is empty.
   std::optional<Credential> instead_of(const std::string& volume_id, const Credential& loaded) const;

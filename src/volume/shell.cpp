@@ -3,9 +3,10 @@
 #include "corbd/volume/shell.hpp"
 
 #include <algorithm>
-#include <set>
 
+#include "closes.hpp"
 #include "corbd/core/log.hpp"
+#include "full_pools.hpp"
 #include "neighbours.hpp"
 #include "operation_runner.hpp"
 #include "other_clients.hpp"
@@ -26,8 +27,6 @@ constexpr duration kLookUp = std::chrono::milliseconds(300);
 constexpr std::chrono::milliseconds kSnapshotsEndWithin{500}, kThawsAtEndWithin{500};
 // A handover carries no freeze: the next agent would have to thaw first.
 constexpr std::chrono::seconds kThawsBeforeHandover{1};
-// How long the close of an image that was given up gets, before its client is judged, and judged again.
-constexpr std::chrono::seconds kJudgesClosing{60};
 
 /// Brings paths into mountinfo's form, so that they can be compared with it and with each other.
 void make_real(Wish& wish, const NodeFiles& files) {
@@ -60,23 +59,13 @@ class Shell::Impl {
   void resume();
   task<> leave_cut_short(Volume& volume);
   void link_dead(device::Kind kind, std::uint32_t index);
-  task<> close_in_background(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image,
-                             std::optional<image::Access> given_up);
-  task<> judge_closing(image::Image& image, const image::Access& as);
 
   const Ports ports_;
   const Config config_;
   executor control_;
   Clock& clock_;
   Gate gate_{control_, clock_};
-  Gate closes_{control_, clock_};  ///< images that close in the background, some of them never
-  /// A given-up volume's image, and the link whose operations on it may be under way.
-  struct LeftOpen {
-    std::unique_ptr<image::Image> image;
-    std::unique_ptr<device::Link> link;
-  };
-  std::set<std::string> judging_;    ///< clients of images that were given up
-  std::vector<LeftOpen> left_open_;  ///< as the agent left; they end with the process
+  Closes closes_{control_, clock_, ports_, volumes_, [this] { return shutdown_.begun(); }};
   bool cordoned_ = false;
   std::optional<Capacity> capacity_;
   HealthTracker health_{clock_, ports_};
@@ -88,10 +77,7 @@ class Shell::Impl {
                config_,
                health_,
                [this](auto link, auto image, auto given_up) {
-                 if (closes_.closed())
-                   left_open_.push_back({std::move(image), std::move(link)});
-                 else
-                   closes_.spawn(close_in_background(std::move(link), std::move(image), std::move(given_up)));
+                 closes_.begin(std::move(link), std::move(image), std::move(given_up));
                },
                {[this](const std::string& id, auto answer) { snapshots_.asked(id, std::move(answer)); },
                 [this](const std::string& id) { snapshots_.ended(id); }},
@@ -118,47 +104,6 @@ class Shell::Impl {
   /// The last member, so that links and images go first: their ends call back.
   VolumeMap volumes_{control_, clock_};
 };
-
-task<> Shell::Impl::close_in_background(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image,
-                                        std::optional<image::Access> given_up) {
-  const auto some_time = [&] { return given_up ? Until{clock_.now() + kJudgesClosing} : Until{}; };
-  while (link) {
-    const Waited idle = co_await link->idle(some_time());
-    if (idle == Waited::ready || !given_up || !image) break;
-    co_await judge_closing(*image, *given_up);
-  }
-  link.reset();
-  if (!image) co_return;
-  auto closed = co_await image->close(some_time());
-  while (!closed && closed.error().code == errc::timed_out && given_up) {
-    co_await judge_closing(*image, *given_up);
-    closed = co_await image->close(some_time());
-  }
-  if (!closed) log::warning("image.not_closed", {{"image", image->key().text()}, {"error", closed.error().text}});
-}
-
-/// Gives up the client of a volume that was given up, if it will never get an answer: the cluster refuses its user, or
-/// answers a new client of that user and not this one. Judges a client once at a time, because each question dials.
-task<> Shell::Impl::judge_closing(image::Image& image, const image::Access& as) {
-  const std::string client = image.client();
-  if (shutdown_.begun() || image.client_given_up() || !judging_.insert(client).second) co_return;
-  const Until soon{clock_.now() + kJudgesClosing};
-  const auto may = co_await ports_.clusters.may_serve_anew(as, image.key(), false, soon);
-  const bool refused = !may && may.error().code == errc::unauthenticated;
-  result<image::Hearing> hearing = image::Hearing::as_others;
-  if (may) hearing = co_await image.hearing({}, soon);
-  judging_.erase(client);
-  const bool deaf = hearing && *hearing == image::Hearing::deaf;
-  // plan::judge_closing_client() decides alike. Within a handover a volume may have no image.
-  if (shutdown_.begun() || (!deaf && (!refused || is_client_needed(client, volumes_)))) co_return;
-  log::warning("client.given_up", {{"image", image.key().text()},
-                                   {"client", client},
-                                   {"cause", refused ? may.error().text
-                                                     : "the cluster answers another client of its user " + as.user +
-                                                           ", and not this one"}});
-  ports_.clusters.retire_all(as);
-  image.give_up_client();
-}
 
 task<result<>> Shell::Impl::start() {
   auto loaded = co_await ports_.records.load();
@@ -233,10 +178,9 @@ result<> Shell::Impl::check_room(const std::string& id, const Wish& wish, const 
   if (!capacity_ || staged == nullptr || volume.record || !volume.operations.empty()) return {};
   std::uint64_t count = 0;
   for (const auto& [other, one] : volumes_) count += one->record || !one->operations.empty() ? 1 : 0;
-  if (count < capacity_->volumes || is_here(id, *staged)) return {};
-  return Error{errc::exhausted, "this node carries " + std::to_string(count) + " volumes, and it has room for " +
-                                    std::to_string(capacity_->volumes) + ", by " + capacity_->bound +
-                                    ": use another node, or see docs/operations.md, \"How many volumes\""};
+  auto room = capacity_->take_one_more(count);
+  if (room || is_here(id, *staged)) return {};
+  return room;
 }
 
 task<result<>> Shell::Impl::want(std::string id, Wish wish, Until until) {
@@ -397,7 +341,7 @@ task<std::map<std::string, std::string>> Shell::not_again(std::vector<std::strin
   return impl_->preopener_.not_again(std::move(volume_ids), until);
 }
 task<std::map<std::string, std::string>> Shell::in_full_pools(Until until) const {
-  return impl_->preopener_.in_full_pools(until);
+  return volume::in_full_pools(impl_->ports_, impl_->clock_, impl_->volumes_, until);
 }
 task<result<>> Shell::quiesce() {
   co_await impl_->snapshots_.leave(impl_->config_.freeze_limit, kThawsBeforeHandover);

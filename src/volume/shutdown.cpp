@@ -92,7 +92,7 @@ task<> Shutdown::stop(Until until) {
   co_await drain_all(until);
   co_await end_links();
   // An image that does not close goes with the process, and the next start fences its client.
-  co_await closes_.close(until.at_most(clock_.now() + kClosesEndWithin));
+  co_await closes_.end(until.at_most(clock_.now() + kClosesEndWithin));
 }
 
 task<result<device::LinkSocket>> Shutdown::end_for_next(Volume& volume, Until until) {

@@ -6,6 +6,7 @@
 #include <list>
 #include <map>
 
+#include "closes.hpp"
 #include "kernel_watch.hpp"
 #include "secret_watch.hpp"
 #include "steps.hpp"
@@ -16,7 +17,7 @@ namespace corbd::volume {
 
 class Shutdown {
  public:
-  Shutdown(executor control, Clock& clock, const Ports& ports, VolumeMap& volumes, Gate& gate, Gate& closes,
+  Shutdown(executor control, Clock& clock, const Ports& ports, VolumeMap& volumes, Gate& gate, Closes& closes,
            Steps& steps, UsageReader& usage, KernelWatch& kernel, SecretWatch& secrets, Trimmer& trimmer)
       : control_(std::move(control)),
         clock_(clock),
@@ -73,7 +74,7 @@ class Shutdown {
   const Ports& ports_;
   VolumeMap& volumes_;
   Gate& gate_;
-  Gate& closes_;
+  Closes& closes_;
   Steps& steps_;
   UsageReader& usage_;
   KernelWatch& kernel_;

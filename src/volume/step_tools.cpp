@@ -81,6 +81,10 @@ result<image::Access> access_of(const Ports& ports, const Record& record, const 
   return access_at(record, as, *found);
 }
 
+bool is_own_cluster(const Ports& ports, const Record& record, const image::Access& access) {
+  return access.cluster_id == record.source.cluster_id || ports.clusters.fsid_of(access.monitors) == record.key.fsid;
+}
+
 kms::KeyRequest key_request(const Volume& volume, const std::string& kms_id, const Wish& wish) {
   // Leave out the claim, which is for people: it may come from the image's metadata, and those are of another
   // PersistentVolume.

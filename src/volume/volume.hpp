@@ -208,6 +208,8 @@ std::string why_cluster_gone(const Ports& ports, const Record& record);
 task<result<>> identify_cluster(const Ports& ports, Record record, Credential as, Until until);
 /// Returns the access to the volume's cluster.
 result<image::Access> access_of(const Ports& ports, const Record& record, const Credential& as);
+/// Whether that is the volume's own cluster: config.json has it, or shows by its fsid which of the mapped ones it is.
+bool is_own_cluster(const Ports& ports, const Record& record, const image::Access& access);
 
 /// Includes the facts that this operation has learnt. observe_neighbours() adds facts about other volumes.
 result<Observation> observe(const Volume& volume, const Wish& wish, const Ports& ports, const std::string& boot_id,

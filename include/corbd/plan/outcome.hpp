@@ -50,6 +50,15 @@ std::string command_for_damage(const std::string& volume_id);
 /// The way out alone: the command that repairs the image while no node has it.
 std::string way_out_of_damage(const Record& record);
 
+/// What is known of a client whose image does not close.
+struct ClosingClient {
+  bool refused = false;  ///< the cluster refuses its user
+  bool deaf = false;     ///< the cluster answers another client of its user, and not this one
+  bool needed = false;   ///< it serves a volume that gets answers
+};
+/// Whether the client never gets an answer, so that giving it up loses nothing.
+bool never_answered(const ClosingClient& client);
+
 /// Whether the outcome says anything about the image's owner. If it does not (an unpublish that had nothing to do, an
 /// unstage that waits for a helper), the time for which the volume is lost goes on. kubelet may repeat such calls more
 /// often than a volume is given up.
