@@ -238,7 +238,7 @@ class Kills:
         snapshotter.start()
         time.sleep(wait)
         self.agent.kill()
-        answered, broken = self.since(begun, "frozen"), self.since(begun, "broken")
+        answered, broken, told = self.since(begun, "frozen"), self.since(begun, "broken"), self.told_since(begun) + ["killed"]
         self.agent.spawn()
         serve_again(self.agent, self.volume)
         self.snapshots.database.wait_more(5)
@@ -246,12 +246,19 @@ class Kills:
         check(made, "rbd snap create does not return")
         self.snapshots.database.wait_more(5)
         wait_for("a thaw", lambda: not freezes_of(self.agent, self.volume)["frozen"], 20)
-        self.told[self.judge(made[0], answered or self.since(begun, "frozen"), broken or self.since(begun, "broken"))] += 1
+        told += self.told_since(begun) + [self.snapshots.listed()]
+        self.told[self.judge(told, made[0], answered or self.since(begun, "frozen"), broken or self.since(begun, "broken"))] += 1
 
     def since(self, begun, what):
         return any(entry["ts_us"] >= begun for entry in self.agent.events("snapshot." + what))
 
-    def judge(self, made, answered, broken):
+    def told_since(self, begun):
+        """What this start of the agent told: who made a snapshot, and whether the filesystem was frozen then."""
+        seen = [entry for entry in self.agent.lines() if entry.get("ts_us", 0) >= begun]
+        return ["%d ms %s %s" % ((entry["ts_us"] - begun) // 1000, entry["msg"], entry.get("new", ""))
+                for entry in seen if entry.get("level") != "debug" or "snapshot" in entry["msg"]]
+
+    def judge(self, told, made, answered, broken):
         if made is None:
             return "not made"
         clone, first, last = made
@@ -260,7 +267,7 @@ class Kills:
         reader = self.snapshots.reader(clone)
         answer = reader.try_stage()
         if answer["code"] == "FAILED_PRECONDITION" and "noload" in answer["message"]:
-            check(not answered, "a snapshot whose request was answered needs a journal replay, and nobody said that it was broken")
+            check(not answered, "a snapshot whose request was answered needs a journal replay, and nobody said that it was broken: " + "; ".join(told))
             reader.unstage(patience=30)
             return "of a moment without a client to ask"
         check(answer["code"] == "OK", "the clone: %s" % answer)

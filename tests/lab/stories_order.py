@@ -2,7 +2,7 @@
 import os
 import random
 
-from checks import check, long, say
+from checks import check, long, say, wait_for
 from machine import MIB
 from stories_handover import expect_silence, hand_over, told_by_nbd
 from stories_keeper import KILLS, kill_child
@@ -41,12 +41,15 @@ class Disturbances:
         user = new_user(self.lab, "ordered.%d" % self.users)
         for volume in self.volumes:
             volume.user, volume.key_file = user
-            volume.stage(patience=30)
-        for volume in self.volumes:
-            self.agent.wait_event("client.changed", 60, volume=volume.id, user=user[0])
+            wait_for("a client of user %s for %s" % (user[0], volume.id), lambda: self.moves(volume), 60, 5)
         if self.users > 1:
             self.lab.admin("ceph", "auth", "rm", "client." + self.user)
         self.user = user[0]
+
+    def moves(self, volume):
+        """A volume one of whose requests waits for the cluster stays with its client until the next stage, or for five minutes (docs/rotating-keys.md)."""
+        volume.stage(patience=30)
+        return self.agent.events("client.changed", volume=volume.id, user=volume.user)
 
 
 class Disturbed(Disturbances):

@@ -114,7 +114,10 @@ class Snapshots:
         return clone, first, last
 
     def names(self):
-        return [one["name"] for one in json.loads(self.lab.admin("rbd", "snap", "ls", "--format", "json", self.image.spec))]
+        return [one["name"] for one in json.loads(self.listed())]
+
+    def listed(self):
+        return self.lab.admin("rbd", "snap", "ls", "--format", "json", self.image.spec)
 
     def reader(self, clone):
         return self.agent.volume(clone, mode="MULTI_NODE_READER_ONLY")
