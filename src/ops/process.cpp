@@ -1,4 +1,4 @@
-// What the kernel says of this process.
+// Reads the kernel's figures of this process.
 #include <sys/resource.h>
 #include <unistd.h>
 

@@ -92,16 +92,16 @@ void volumes(Families& into, const Snapshot& snapshot) {
              "Longest time that the volume was without a server since the agent's start.",
              [](const auto& volume) { return seconds(volume.counts.longest_stall); });
   per_volume(into, snapshot, "corbd_volume_freezes_total", MetricType::Counter,
-             "Snapshots for which the volume stood still: its filesystem frozen, its requests held back.",
+             "Snapshots for which corbd froze the filesystem, or held the requests of a raw block device back.",
              [](const auto& volume) { return double{1} * volume.counts.freezes.made; });
   per_volume(into, snapshot, "corbd_volume_freezes_refused_total", MetricType::Counter,
-             "Snapshots that were refused because the volume could not stand still.",
+             "Snapshots that corbd refused because it could do neither.",
              [](const auto& volume) { return double{1} * volume.counts.freezes.refused; });
   per_volume(into, snapshot, "corbd_volume_freezes_broken_total", MetricType::Counter,
-             "Snapshots before whose end the volume went on. They are like ones without a freeze.",
+             "Snapshots that may have been made after the thaw, so they are like ones without a freeze.",
              [](const auto& volume) { return double{1} * volume.counts.freezes.broken; });
   per_volume(into, snapshot, "corbd_volume_longest_freeze_seconds", MetricType::Gauge,
-             "Longest time from a snapshot's request to the thaw. Writers wait for a part of it.",
+             "Longest time from a request of a snapshot to the thaw; writers wait for the last part of it.",
              [](const auto& volume) { return seconds(volume.counts.freezes.longest); });
   trims(into, snapshot);
   used(into, snapshot);

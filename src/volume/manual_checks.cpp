@@ -1,5 +1,7 @@
 #include "manual_checks.hpp"
 
+#include <algorithm>
+
 namespace corbd::volume {
 namespace {
 
@@ -37,55 +39,71 @@ std::optional<Error> why_not_checked(const Volume& volume, const Ports& ports) {
 
 void ManualChecks::forget_old() {
   const auto now = clock_.now();
-  std::erase_if(asked_, [&](const auto& one) {
-    const Asked& asked = one.second;
-    if (asked.state == ManualCheck::State::works) return false;
-    return now - asked.asked_at > (asked.found ? duration(kResultKeptFor) : duration(kForgottenAfter));
-  });
+  for (auto& [id, checks] : all_) {
+    const bool begun = checks.due && checks.due->begun;
+    std::erase_if(checks.runs, [&](const auto& one) {
+      const Run& run = one.second;
+      if (run.done) return now - std::max(run.asked_at, run.done_at) > kResultKeptFor;
+      return !begun && now - run.asked_at > kForgottenAfter;
+    });
+    const bool waited_for = std::ranges::any_of(checks.runs, [](const auto& one) { return !one.second.done; });
+    if (!begun && !waited_for) checks.due.reset();
+  }
+  std::erase_if(all_, [](const auto& one) { return !one.second.due && one.second.runs.empty(); });
 }
 
 result<ManualCheck> ManualChecks::ask(const std::string& id, const std::string& token, bool repair,
                                       const std::optional<Error>& refused) {
   forget_old();
   const auto now = clock_.now();
-  const auto [place, is_new] = asked_.try_emplace(id);
-  Asked& asked = place->second;
-  // The stage goes on after the check, and mounts.
-  const bool has_begun = asked.state == ManualCheck::State::works || (asked.found && asked.token == token);
-  if (refused && !has_begun) {
-    asked_.erase(place);
+  Checks& checks = all_[id];
+  if (const auto known = checks.runs.find(token); known != checks.runs.end() && known->second.done) {
+    known->second.asked_at = now;
+    ManualCheck told = *known->second.done;
+    told.lasts = now - known->second.done_at;
+    return told;
+  }
+  // The stage goes on after the check, and mounts. What has begun goes on, whatever this run wants.
+  const bool begun = checks.due && checks.due->begun;
+  if (refused && !begun) {
+    checks.runs.erase(token);
     return *refused;
   }
-  // An earlier command may have asked for something else. What has begun goes on.
-  if (is_new || (asked.token != token && asked.state != ManualCheck::State::works)) {
-    asked = Asked();
-    asked.repair = repair;
-    asked.since = now;
-  }
-  asked.token = token;
-  asked.asked_at = now;
-  ManualCheck told{.state = asked.state, .repair = asked.repair, .lasts = now - asked.since, .device = asked.device};
-  if (asked.found) told.found = *asked.found;
-  return told;
+  if (!begun && checks.due && checks.due->repair != repair)
+    return Error{errc::busy, std::string("another `corbd fsck` of volume ") + id + " waits for the next stage, " +
+                                 (repair ? "without --repair" : "with --repair") +
+                                 ": end that one, and repeat this 15 s later"};
+  if (!checks.due) checks.due = Due{.repair = repair, .since = now};
+  checks.runs[token].asked_at = now;
+  return ManualCheck{.state = begun ? ManualCheck::State::works : ManualCheck::State::waits,
+                     .repair = checks.due->repair,
+                     .lasts = now - checks.due->since,
+                     .device = checks.due->device};
 }
 
 std::optional<bool> ManualChecks::begin(const std::string& id, const std::string& device) {
   forget_old();
-  const auto place = asked_.find(id);
-  if (place == asked_.end() || place->second.state == ManualCheck::State::done) return std::nullopt;
-  Asked& asked = place->second;
-  asked.state = ManualCheck::State::works;
-  asked.since = clock_.now();
-  asked.device = device;
-  return asked.repair;
+  const auto place = all_.find(id);
+  if (place == all_.end() || !place->second.due) return std::nullopt;
+  Due& due = *place->second.due;
+  due = {.repair = due.repair, .begun = true, .since = clock_.now(), .device = device};
+  return due.repair;
 }
 
 void ManualChecks::end(const std::string& id, result<host::Inspection> found) {
-  const auto place = asked_.find(id);
-  if (place == asked_.end()) return;
-  place->second.state = ManualCheck::State::done;
-  place->second.since = place->second.asked_at = clock_.now();
-  place->second.found = std::move(found);
+  const auto place = all_.find(id);
+  if (place == all_.end() || !place->second.due) return;
+  Checks& checks = place->second;
+  const ManualCheck done{.state = ManualCheck::State::done,
+                         .repair = checks.due->repair,
+                         .device = checks.due->device,
+                         .found = std::move(found)};
+  for (auto& [token, run] : checks.runs) {
+    if (run.done) continue;
+    run.done = done;
+    run.done_at = clock_.now();
+  }
+  checks.due.reset();
 }
 
 }  // namespace corbd::volume

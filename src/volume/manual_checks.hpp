@@ -18,7 +18,9 @@ class ManualChecks {
  public:
   explicit ManualChecks(Clock& clock) : clock_(clock) {}
 
-  /// Asks for a check, or tells how far it is. A `token` names one run of the command. `refused`: why none may begin.
+  /// Asks for a check, or tells how far it is. A `token` names one run of the command; several may wait for the same
+  /// check, and each gets its result. busy: another run waits, and wants a repair where this one wants none, or none
+  /// where this one does. `refused`: why none may begin.
   result<ManualCheck> ask(const std::string& id, const std::string& token, bool repair,
                           const std::optional<Error>& refused = std::nullopt);
   /// Called by the stage. Returns whether to repair; nothing: no check was asked for, or nobody waits for it any more.
@@ -26,17 +28,24 @@ class ManualChecks {
   void end(const std::string& id, result<host::Inspection> found);
 
  private:
-  struct Asked {
-    std::string token;
-    bool repair = false;
-    ManualCheck::State state = ManualCheck::State::waits;
-    time_point since{}, asked_at{};
-    std::string device;
-    std::optional<result<host::Inspection>> found;
+  /// The check that the next stage makes, or that it is making.
+  struct Due {
+    bool repair = false, begun = false;
+    time_point since{};
+    std::string device = {};
+  };
+  struct Run {
+    time_point asked_at{};
+    std::optional<ManualCheck> done = {};  ///< `lasts` is not set
+    time_point done_at{};
+  };
+  struct Checks {
+    std::optional<Due> due;
+    std::map<std::string, Run> runs;  ///< by token
   };
   void forget_old();
   Clock& clock_;
-  std::map<std::string, Asked> asked_;  ///< by volume ID
+  std::map<std::string, Checks> all_;  ///< by volume ID
 };
 
 }  // namespace corbd::volume

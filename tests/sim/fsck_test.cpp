@@ -110,6 +110,30 @@ TEST_CASE("a second command does not repair what the first only wanted checked",
   CHECK(scene.want(scene.refusing()) == errc::ok);
 }
 
+TEST_CASE("two commands that want the same check wait for one, and each gets its result", "[failure:47]") {
+  Damaged scene;
+  scene.ask(true, "1");
+  CHECK(scene.ask(true, "2")->state == State::waits);
+  CHECK(scene.want(scene.refusing()) == errc::ok);
+  CHECK(scene.image().inspections == 1);
+  for (const auto* token : {"2", "1"}) {
+    const auto told = scene.ask(true, token);
+    REQUIRE((told && told->state == State::done && told->found));
+    CHECK(told->found->clean);
+  }
+}
+
+TEST_CASE("a command that wants a repair is refused while another waits for a check without one", "[failure:47]") {
+  Damaged scene;
+  scene.ask(false, "1");
+  const auto refused = scene.ask(true, "2");
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::busy);
+  CHECK(scene.ask(false, "1")->state == State::waits);
+  scene.loop.advance(16s);
+  CHECK(scene.ask(true, "2")->repair);
+}
+
 TEST_CASE("a checker without an answer keeps the stage from going on with the device", "[failure:47]") {
   Damaged scene;
   scene.ask(true);

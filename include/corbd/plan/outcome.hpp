@@ -50,7 +50,7 @@ std::string command_for_damage(const std::string& volume_id);
 /// The way out alone: the command that repairs the image while no node has it.
 std::string way_out_of_damage(const Record& record);
 
-/// What is known of a client whose image does not close.
+/// Facts about a client whose image does not close.
 struct ClosingClient {
   bool refused = false;  ///< the cluster refuses its user
   bool deaf = false;     ///< the cluster answers another client of its user, and not this one
