@@ -15,6 +15,7 @@
 #include "corbd/device/link_end.hpp"
 #include "corbd/handover/leaves_by_signal.hpp"
 #include "corbd/handover/reserve.hpp"
+#include "corbd/host/cgroup.hpp"
 
 namespace corbd::agent {
 namespace {
@@ -206,6 +207,11 @@ int start(const Options& options, Fd keeper) {
   }
   // Do this before any thread exists: the flag is per thread and inherited.
   if (auto flusher = become_io_flusher(); !flusher) log::warning("agent.io_flusher", {{"error", flusher.error().text}});
+  if (const std::string why = host::may_be_swapped(""); !why.empty())
+    log::warning("agent.may_be_swapped",
+                 {{"cause", why},
+                  {"effect", "under memory pressure each device may wait until the agent's pages are read again"},
+                  {"hint", "see docs/operations.md, \"Swap\""}});
   for (const auto& flag : options.ignored) log::info("agent.flag_ignored", {{"flag", flag}});
   const auto accepts = accepts_refused(options, std::chrono::system_clock::now());
   if (!accepts) return refuse(accepts.error());

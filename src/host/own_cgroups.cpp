@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <charconv>
+#include <sstream>
 
 #include "corbd/core/file.hpp"
 #include "corbd/host/cgroup.hpp"
@@ -20,6 +22,19 @@ std::vector<std::string> own_cgroups(const std::string& cgroups, const std::stri
     all.push_back(cgroups + path);
     if (path.empty()) return all;
   }
+}
+
+std::string may_be_swapped(const std::string& root) {
+  // By proc(5), a line of headings comes first, and each further line begins with a file or device.
+  const auto text = read_file(root + "/proc/swaps", kMostBytes);
+  std::istringstream lines(text ? *text : "");
+  std::string line, swaps;
+  std::getline(lines, line);
+  while (std::getline(lines, line)) swaps += (swaps.empty() ? "" : ", ") + line.substr(0, line.find_first_of(" \t"));
+  const auto groups = own_cgroups(root + "/sys/fs/cgroup", root + "/proc/self/cgroup");
+  const auto forbids = [](const std::string& group) { return kernel_number(group + "/memory.swap.max") == 0U; };
+  if (swaps.empty() || std::ranges::any_of(groups, forbids)) return "";
+  return "the node has swap (" + swaps + "), and memory.swap.max of this process' cgroup is not 0";
 }
 
 std::optional<std::uint64_t> kernel_number(const std::string& file) {
