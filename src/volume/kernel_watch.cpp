@@ -20,17 +20,10 @@ bool is_of_kernel(const Volume& volume) {
 
 }  // namespace
 
-void KernelWatch::start() {
-  timer_ = clock_.schedule(clock_.now() + kLooksEvery, [this] {
-    timer_ = 0;
-    gate_.spawn(look());
-    start();
-  });
-}
+void KernelWatch::start() { rounds_.start(kLooksEvery, kLooksEvery); }
 
 /// Asks once per cluster: the blocklist is the same for all its users.
-task<> KernelWatch::look() {
-  const auto leaving = leaving_;
+task<> KernelWatch::look(std::shared_ptr<CancelScope> leaving) {
   std::vector<std::string> ids;
   for (const auto& [id, volume] : volumes_)
     if (is_of_kernel(*volume)) ids.push_back(id);

@@ -6,6 +6,7 @@
 
 #include "corbd/core/gate.hpp"
 #include "health_tracker.hpp"
+#include "rounds.hpp"
 #include "volume_map.hpp"
 
 namespace corbd::volume {
@@ -14,23 +15,21 @@ class KernelWatch {
  public:
   KernelWatch(Clock& clock, const Ports& ports, VolumeMap& volumes, const HealthTracker& health, Gate& gate)
       : clock_(clock), ports_(ports), volumes_(volumes), health_(health), gate_(gate) {}
-  ~KernelWatch() { clock_.cancel(timer_); }
   /// Looks from time to time, until the gate closes.
   void start();
   /// Ends the look that is under way, and prevents others.
-  void stop() { leaving_->cancel(); }
-  void resume() { leaving_ = std::make_shared<CancelScope>(); }
+  void stop() { rounds_.stop(); }
+  void resume() { rounds_.resume(); }
 
  private:
-  task<> look();
+  task<> look(std::shared_ptr<CancelScope> leaving);
   void note(const image::Blocklist& listed);
   Clock& clock_;
   const Ports& ports_;
   VolumeMap& volumes_;
   const HealthTracker& health_;
   Gate& gate_;
-  Clock::TimerId timer_ = 0;
-  std::shared_ptr<CancelScope> leaving_ = std::make_shared<CancelScope>();
+  Rounds rounds_{clock_, gate_, [this](auto leaving) { return look(std::move(leaving)); }};
 };
 
 }  // namespace corbd::volume

@@ -37,14 +37,8 @@ std::uint64_t requests_of(const Volume& volume) {
 void SecretWatch::start() {
   // The boot's ID spreads the looks of many nodes over the time between two.
   const auto every = static_cast<std::uint64_t>(config_.secrets_every.count());
-  look_in(config_.secrets_every / 2 + std::chrono::seconds(std::hash<std::string>()(config_.boot_id) % every));
-}
-
-void SecretWatch::look_in(duration time) {
-  timer_ = clock_.schedule(clock_.now() + time, [this] {
-    timer_ = 0;
-    gate_.spawn(look());
-  });
+  rounds_.start(config_.secrets_every / 2 + std::chrono::seconds(std::hash<std::string>()(config_.boot_id) % every),
+                config_.secrets_every);
 }
 
 bool SecretWatch::is_due(const std::string& volume_id, const Credential& credential) const {
@@ -114,8 +108,7 @@ task<> SecretWatch::move_idle(std::string volume_id, Credential credential, std:
 }
 
 /// Moves busy volumes one after another, because the I/O of each stalls for a moment, and idle ones beside them.
-task<> SecretWatch::look() {
-  const auto leaving = leaving_;
+task<> SecretWatch::look(std::shared_ptr<CancelScope> leaving) {
   std::erase_if(tried_, [this](const auto& one) { return served_by_key(volumes_, one.first) == nullptr; });
   std::vector<std::string> ids;
   for (const auto& [id, volume] : volumes_) ids.push_back(id);
@@ -130,7 +123,6 @@ task<> SecretWatch::look() {
       moving_.erase(id);
   }
   count_requests();
-  look_in(config_.secrets_every);
 }
 
 }  // namespace corbd::volume

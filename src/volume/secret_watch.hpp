@@ -11,6 +11,7 @@
 
 #include "corbd/core/async_lock.hpp"
 #include "corbd/core/gate.hpp"
+#include "rounds.hpp"
 #include "volume_map.hpp"
 
 namespace corbd::volume {
@@ -27,12 +28,11 @@ class SecretWatch {
         volumes_(volumes),
         gate_(gate),
         want_(std::move(want)) {}
-  ~SecretWatch() { clock_.cancel(timer_); }
   /// Looks from time to time, until the gate closes.
   void start();
   /// Ends the look that is under way, and prevents others.
-  void stop() { leaving_->cancel(); }
-  void resume() { leaving_ = std::make_shared<CancelScope>(); }
+  void stop() { rounds_.stop(); }
+  void resume() { rounds_.resume(); }
 
  private:
   /// A credential that did not come to serve the volume. It is tried again with growing pauses, and another one at
@@ -42,8 +42,7 @@ class SecretWatch {
     duration pause{};
     time_point again{};
   };
-  void look_in(duration time);
-  task<> look();
+  task<> look(std::shared_ptr<CancelScope> leaving);
   task<std::optional<Credential>> wanted(std::string volume_id);
   bool is_due(const std::string& volume_id, const Credential& credential) const;
   void note(const std::string& volume_id, Credential credential);
@@ -60,12 +59,11 @@ class SecretWatch {
   VolumeMap& volumes_;
   Gate& gate_;
   const Want want_;
-  Clock::TimerId timer_ = 0;
   std::map<std::string, Tried> tried_;             ///< by volume ID
   std::map<std::string, std::uint64_t> requests_;  ///< by volume ID, at the last look
   std::set<std::string> moving_;                   ///< idle ones that move, or wait for their turn
   Slots idle_{control_, clock_, "moves of idle volumes", 4};
-  std::shared_ptr<CancelScope> leaving_ = std::make_shared<CancelScope>();
+  Rounds rounds_{clock_, gate_, [this](auto leaving) { return look(std::move(leaving)); }};
 };
 
 }  // namespace corbd::volume

@@ -22,14 +22,7 @@ bool is_trimmable(const Volume& volume) { return volume.record && !volume.record
 duration Trimmer::every_look() const { return std::min<duration>(kLooksForTurnsEvery, config_.trim_every / 4); }
 
 void Trimmer::start() {
-  if (config_.trim_every > std::chrono::seconds::zero()) look_in(every_look());
-}
-
-void Trimmer::look_in(duration time) {
-  timer_ = clock_.schedule(clock_.now() + time, [this] {
-    timer_ = 0;
-    gate_.spawn(look());
-  });
+  if (config_.trim_every > std::chrono::seconds::zero()) rounds_.start(every_look(), every_look());
 }
 
 bool Trimmer::helper_works(const std::string& id) const { return ports_.files.busy(ports_.records.busy_file(id)); }
@@ -135,14 +128,12 @@ task<> Trimmer::trim(std::string id, std::shared_ptr<CancelScope> leaving) {
   }
 }
 
-task<> Trimmer::look() {
-  const auto leaving = leaving_;
+task<> Trimmer::look(std::shared_ptr<CancelScope> leaving) {
   while (!leaving->cancelled()) {
     const auto id = next();
     if (!id) break;
     co_await trim(*id, leaving);
   }
-  look_in(every_look());
 }
 
 }  // namespace corbd::volume

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "corbd/core/gate.hpp"
+#include "rounds.hpp"
 #include "trim_schedule.hpp"
 #include "volume_map.hpp"
 
@@ -25,12 +26,11 @@ class Trimmer {
         volumes_(volumes),
         gate_(gate),
         want_(std::move(want)) {}
-  ~Trimmer() { clock_.cancel(timer_); }
   /// Looks from time to time, until the gate closes.
   void start();
   /// Ends the look that is under way after its piece, and prevents others.
-  void stop() { leaving_->cancel(); }
-  void resume() { leaving_ = std::make_shared<CancelScope>(); }
+  void stop() { rounds_.stop(); }
+  void resume() { rounds_.resume(); }
 
  private:
   struct Seen {
@@ -44,8 +44,7 @@ class Trimmer {
     std::uint64_t bytes = 0;
     std::size_t pieces = 0;
   };
-  void look_in(duration time);
-  task<> look();
+  task<> look(std::shared_ptr<CancelScope> leaving);
   std::optional<std::string> next();
   TrimCandidate candidate(const Volume& volume, Seen& seen);
   bool may_begin(Volume& volume, Seen& seen);
@@ -61,10 +60,9 @@ class Trimmer {
   VolumeMap& volumes_;
   Gate& gate_;
   const Want want_;
-  Clock::TimerId timer_ = 0;
   std::map<std::string, Seen> seen_;  ///< by volume ID
   std::string hung_;                  ///< volume whose helper had not ended when its piece failed; empty: none
-  std::shared_ptr<CancelScope> leaving_ = std::make_shared<CancelScope>();
+  Rounds rounds_{clock_, gate_, [this](auto leaving) { return look(std::move(leaving)); }};
 };
 
 }  // namespace corbd::volume
