@@ -42,6 +42,7 @@ struct Line {
   duration at{}, took{}, deadline{};
   std::string node = "node-1", event, call, volume;
   json::object request;
+  std::optional<plan::Wish> wish;  ///< what the agent is asked; nothing: for statistics, or an event
   int code = kOk;
   bool cancelled = false;
   bool undoes() const { return call == "NodeUnpublishVolume" || call == "NodeUnstageVolume"; }
@@ -60,18 +61,6 @@ struct Record {
   std::vector<Line> lines;
   As as = As::recorded;
 };
-
-Record record_as(Record record, As as) {
-  record.as = as;
-  for (auto& line : record.lines) {
-    if (!line.request.contains("volume_context")) continue;
-    auto& attributes = line.request.at("volume_context").as_object();
-    if (as == As::krbd) attributes["mounter"] = "rbd";
-    if (as == As::encrypted) attributes["encrypted"] = "true";
-    if (as == As::encrypted) attributes["encryptionKMSID"] = "default";
-  }
-  return record;
-}
 
 duration seconds_of(const json::object& line, const char* field) {
   return line.contains(field) && line.at(field).is_number()
@@ -132,7 +121,6 @@ plan::Wish wish_of_line(const Line& line) {
   return corbd::csi::wish_of(request).value();
 }
 
-/// What the agent is asked; nothing: for statistics.
 std::optional<plan::Wish> asked(const Line& line) {
   if (line.call == "NodeStageVolume") return wish_of_line<v1::NodeStageVolumeRequest>(line);
   if (line.call == "NodePublishVolume") return wish_of_line<v1::NodePublishVolumeRequest>(line);
@@ -141,6 +129,20 @@ std::optional<plan::Wish> asked(const Line& line) {
   if (line.call == "NodeExpandVolume") return wish_of_line<v1::NodeExpandVolumeRequest>(line);
   if (line.call == "NodeGetVolumeStats") return std::nullopt;
   throw std::runtime_error("a record has a call that is not replayed: " + line.call);
+}
+
+Record record_as(Record record, As as) {
+  record.as = as;
+  for (auto& line : record.lines) {
+    if (!line.request.contains("volume_context")) continue;
+    auto& attributes = line.request.at("volume_context").as_object();
+    if (as == As::krbd) attributes["mounter"] = "rbd";
+    if (as == As::encrypted) attributes["encrypted"] = "true";
+    if (as == As::encrypted) attributes["encryptionKMSID"] = "default";
+  }
+  for (auto& line : record.lines)
+    if (!line.call.empty()) line.wish = asked(line);
+  return record;
 }
 
 /// What is done to one call of a record.
@@ -187,8 +189,8 @@ struct Sent {
 };
 
 task<> sending(World& node, Line line, Until until, std::shared_ptr<Sent> sent) {
-  if (auto wish = asked(line)) {
-    sent->answer = co_await node.agent.shell().want(line.volume, std::move(*wish), until);
+  if (line.wish) {
+    sent->answer = co_await node.agent.shell().want(line.volume, *line.wish, until);
     co_return;
   }
   const auto usage = co_await node.agent.shell().usage(line.volume, line.text("volume_path"), until);
