@@ -26,6 +26,7 @@
 #include "corbd/krbd/kernel_client.hpp"
 #include "corbd/ops/admin.hpp"
 #include "corbd/ops/cordon.hpp"
+#include "corbd/ops/storage_health.hpp"
 #include "corbd/ops/web.hpp"
 #include "corbd/orchestrator/kubernetes.hpp"
 #include "corbd/rbd/clusters.hpp"
@@ -220,6 +221,12 @@ class Agent final {
       return mounters_.of(std::move(id), std::move(attributes), until);
     };
     config.volume_health = options_.volume_health;
+    config.backends = [this] {
+      std::vector<csi::BackendCondition> all;
+      for (auto& one : ops::storage_conditions(admin_.facts(shell_.overview())))
+        all.push_back({one.unreachable, std::move(one.reason), std::move(one.message)});
+      return all;
+    };
     config.controller = !options_.standalone;
     config.fencer = &fencer_;
     config.topology = [this] { return labels_.topology(); };
@@ -250,7 +257,7 @@ class Agent final {
       ops::Snapshot now;
       now.version = CORBD_VERSION;
       auto seen = shell_.overview();
-      now.health = admin_.health(seen);
+      now.health = ops::judge(admin_.facts(seen));
       now.volumes = std::move(seen.volumes);
       now.healing = ops::healing_of(healer_.queue(), now.volumes);
       now.devices = devices_.counters();

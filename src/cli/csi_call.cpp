@@ -159,6 +159,10 @@ grpc::Status health(Exchange& with, const CsiArguments& call) {
   return with.ask(&spec::Node::Stub::NodeGetVolumeHealth, request);
 }
 
+grpc::Status storage(Exchange& with, const CsiArguments&) {
+  return with.ask(&spec::Node::Stub::NodeGetStorageHealth, spec::NodeGetStorageHealthRequest());
+}
+
 grpc::Status reclaim(Exchange& with, const CsiArguments& call) {
   reclaimspace::NodeReclaimSpaceRequest request;
   request.set_volume_id(call.volume_id);
@@ -181,9 +185,10 @@ struct Method {
   const char* name;
   grpc::Status (*call)(Exchange&, const CsiArguments&);
 };
-constexpr Method kMethods[] = {{"stage", stage},   {"unstage", unstage}, {"publish", publish}, {"unpublish", unpublish},
-                               {"expand", expand}, {"stats", stats},     {"health", health},   {"reclaim", reclaim},
-                               {"probe", probe},   {"info", info}};
+constexpr Method kMethods[] = {{"stage", stage},         {"unstage", unstage}, {"publish", publish},
+                               {"unpublish", unpublish}, {"expand", expand},   {"stats", stats},
+                               {"health", health},       {"storage", storage}, {"reclaim", reclaim},
+                               {"probe", probe},         {"info", info}};
 
 std::string code_name(grpc::StatusCode code) {
   constexpr const char* names[] = {
@@ -205,8 +210,8 @@ class CsiCall final : public Subcommand {
     for (const Method& method : kMethods) methods.emplace_back(method.name);
     command
         .add_option("method", call_.method,
-                    "stage, unstage, publish, unpublish, expand, stats, health, probe or info; on the CSI-Addons "
-                    "socket, reclaim")
+                    "stage, unstage, publish, unpublish, expand, stats, health, storage, probe or info; on the "
+                    "CSI-Addons socket, reclaim")
         ->required()
         ->check(CLI::IsMember(std::move(methods)));
     command.add_option("--endpoint", call_.endpoint, "CSI socket, unix:///path")->required();

@@ -129,7 +129,8 @@ constexpr auto kTable = std::to_array<Flag>({
      "This node has no rbd-nbd and will have none, so new devices may offer WRITE_ZEROES: mkfs and BLKZEROOUT then "
      "free "
      "space instead of writing zeroes (Linux 6.12 and newer)"},
-    {"volume-health", Kind::boolean, &Run::volume_health, "Also serve NodeGetVolumeHealth, which is alpha in CSI 1.13"},
+    {"volume-health", Kind::boolean, &Run::volume_health,
+     "Also serve NodeGetVolumeHealth and NodeGetStorageHealth, which are alpha in CSI 1.13"},
     {"allow-core-dumps", Kind::boolean, &Run::allow_core_dumps,
      "Leave a core dump when the agent crashes; the dump contains Ceph keys and passphrases"},
     {"verbose", Kind::boolean, &Run::verbose, "Log every step"},

@@ -8,6 +8,11 @@ namespace {
 namespace v1 = ::csi::v1;
 using Kind = volume::Condition::Kind;
 
+/// Bytes of a message that Kubernetes stores with a pod or a CSINode (docs/sources.md#volume-health).
+constexpr std::size_t kMaxMessage = 1024;
+
+std::string message_of(std::string_view text) { return rpc::valid_utf8(text.substr(0, kMaxMessage)); }
+
 }  // namespace
 
 void fill(v1::NodeGetVolumeStatsResponse& into, const host::Usage& usage, const volume::Status& status) {
@@ -37,7 +42,16 @@ void fill(v1::NodeGetVolumeHealthResponse& into, const volume::Status& status) {
   auto* entry = into.mutable_volume_health()->add_health_statuses();
   entry->set_status(condition.kind == Kind::degraded ? v1::DEGRADED : v1::INACCESSIBLE);
   entry->set_reason(condition.reason);
-  entry->set_message(rpc::valid_utf8(condition.message));
+  entry->set_message(message_of(condition.message));
+}
+
+void fill(v1::NodeGetStorageHealthResponse& into, const std::vector<BackendCondition>& conditions) {
+  for (const auto& condition : conditions) {
+    auto* entry = into.add_backend_health();
+    entry->set_status(condition.unreachable ? v1::STORAGE_UNREACHABLE : v1::STORAGE_DEGRADED);
+    entry->set_reason(condition.reason);
+    entry->set_message(message_of(condition.message));
+  }
 }
 
 }  // namespace corbd::csi

@@ -85,13 +85,20 @@ class Node final : public v1::Node::CallbackService {
     };
     return server_.unary(context, "NodeGetVolumeHealth", request->volume_id(), work);
   }
+  Reactor* NodeGetStorageHealth(Context* context, const v1::NodeGetStorageHealthRequest* request,
+                                v1::NodeGetStorageHealthResponse* response) override {
+    auto work = [this, request, response](Until) { return judge(config_, *request, *response); };
+    return server_.unary(context, "NodeGetStorageHealth", "", work);
+  }
   Reactor* NodeGetCapabilities(Context* context, const v1::NodeGetCapabilitiesRequest*,
                                v1::NodeGetCapabilitiesResponse* response) override {
     using Rpc = v1::NodeServiceCapability::RPC;
     for (const auto type : {Rpc::STAGE_UNSTAGE_VOLUME, Rpc::GET_VOLUME_STATS, Rpc::VOLUME_CONDITION, Rpc::EXPAND_VOLUME,
                             Rpc::SINGLE_NODE_MULTI_WRITER})
       response->add_capabilities()->mutable_rpc()->set_type(type);
-    if (config_.volume_health) response->add_capabilities()->mutable_rpc()->set_type(Rpc::GET_VOLUME_HEALTH);
+    if (config_.volume_health)
+      for (const auto type : {Rpc::GET_VOLUME_HEALTH, Rpc::GET_STORAGE_HEALTH})
+        response->add_capabilities()->mutable_rpc()->set_type(type);
     return rpc::Server::answer(context, grpc::Status::OK);
   }
   Reactor* NodeGetInfo(Context* context, const v1::NodeGetInfoRequest*, v1::NodeGetInfoResponse* response) override {
@@ -157,6 +164,15 @@ class Node final : public v1::Node::CallbackService {
     const auto status = volumes.status(request.volume_id());
     if (!status) co_return unknown(request.volume_id());
     fill(response, *status);
+    co_return result<>();
+  }
+
+  static task<result<>> judge(const Config& config, const v1::NodeGetStorageHealthRequest& request,
+                              v1::NodeGetStorageHealthResponse& response) {
+    wipe_secrets(request);
+    if (!config.volume_health)
+      co_return Error{errc::unimplemented, "NodeGetStorageHealth is off: start the agent with --volume-health"};
+    fill(response, config.backends());
     co_return result<>();
   }
 

@@ -351,7 +351,7 @@ class Admin::Impl {
     if (fencing_) services.push_back(fencing_.get());
     return server_.start(services);
   }
-  NodeHealth health(const volume::Overview& seen) const { return judge(desk_.facts(seen)); }
+  NodeFacts facts(const volume::Overview& seen) const { return desk_.facts(seen); }
   void changed(const volume::Change& change) { desk_.changed(change); }
   task<> stop(Until until) {
     desk_.leave();
@@ -370,7 +370,7 @@ Admin::Admin(executor control, Clock& clock, AdminSources sources, AdminConfig c
     : impl_(std::make_unique<Impl>(std::move(control), clock, std::move(sources), std::move(config))) {}
 Admin::~Admin() = default;
 result<> Admin::start() { return impl_->start(); }
-NodeHealth Admin::health(const volume::Overview& seen) const { return impl_->health(seen); }
+NodeFacts Admin::facts(const volume::Overview& seen) const { return impl_->facts(seen); }
 void Admin::changed(const volume::Change& change) { impl_->changed(change); }
 task<> Admin::stop(Until until) { return impl_->stop(until); }
 

@@ -83,6 +83,7 @@ METHODS = {
     "expand": ("csi.v1.Node/NodeExpandVolume", _expand),
     "stats": ("csi.v1.Node/NodeGetVolumeStats", lambda options: {"volumeId": options["volume_id"], "volumePath": options["target"]}),
     "health": ("csi.v1.Node/NodeGetVolumeHealth", lambda options: {"volumeId": options["volume_id"]}),
+    "storage": ("csi.v1.Node/NodeGetStorageHealth", lambda options: {}),
     "reclaim": ("reclaimspace.ReclaimSpaceNode/NodeReclaimSpace", _unstage),
     "create": ("csi.v1.Controller/CreateVolume", _create),
     "fence": ("fence.FenceController/FenceClusterNetwork", _fence),

@@ -18,6 +18,13 @@
 
 namespace corbd::csi {
 
+/// Something that is wrong with the storage as seen from this node.
+struct BackendCondition {
+  bool unreachable = false;  ///< volumes cannot be used here; otherwise some wait, or all are slow
+  std::string reason;        ///< CamelCase; unique in an answer
+  std::string message;
+};
+
 struct Config {
   std::string endpoint;         ///< unix:///path/to.sock
   std::string addons_endpoint;  ///< empty: none
@@ -34,7 +41,10 @@ struct Config {
   /// Chooses the mounter of a volume that is to be staged; empty: default_mounter. Control thread.
   std::function<task<result<cephcsi::Mounters>>(std::string volume_id, cephcsi::Attributes attributes, Until until)>
       mounters = nullptr;
-  bool volume_health = false;       ///< offers NodeGetVolumeHealth of CSI 1.13 (alpha), which older callers do not know
+  /// Offers NodeGetVolumeHealth and NodeGetStorageHealth of CSI 1.13 (alpha), which older callers do not know.
+  bool volume_health = false;
+  /// Returns what is wrong with the clusters, from what the agent knows already. Control thread.
+  std::function<std::vector<BackendCondition>()> backends = [] { return std::vector<BackendCondition>(); };
   bool controller = true;           ///< whether a controller, ceph-csi's provisioner, is deployed beside the agent
   fence::Fencer* fencer = nullptr;  ///< serves the FenceController; null: there is none
   std::size_t max_calls = 512;

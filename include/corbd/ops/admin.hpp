@@ -58,9 +58,9 @@ class Admin final : public volume::Listener {
 
   /// in_use: another agent answers on the socket.
   result<> start();
-  /// Judges the facts of `facts`, and those that this server adds: everybody gets this one verdict. `seen`: from
+  /// Returns the facts of `facts`, and those that this server adds, so that everybody judges by the same. `seen`: from
   /// `volumes`.
-  NodeHealth health(const volume::Overview& seen) const;
+  NodeFacts facts(const volume::Overview& seen) const;
   /// Passes the change on to followers. Control thread, also before start().
   void changed(const volume::Change& change) override;
   /// Ends every wait of a caller at once, then the server.

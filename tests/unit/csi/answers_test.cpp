@@ -66,6 +66,33 @@ TEST_CASE(
   CHECK(received.usage(1).used() == 4);
 }
 
+TEST_CASE("a message of a health status has at most the 1024 bytes that Kubernetes stores, and can be parsed") {
+  auto status = staged();
+  status.health = volume::Health::lost;
+  // A character of two bytes begins at the last byte that fits.
+  status.last_error = Error{errc::lost, std::string(899, 'x')};
+  const std::size_t before = volume::condition_of(status).message.size();
+  status.last_error->text += std::string(1023 - before, 'y') + "\u00e4nd more";
+  v1::NodeGetVolumeHealthResponse response, received;
+  corbd::csi::fill(response, status);
+  REQUIRE(received.ParseFromString(response.SerializeAsString()));
+  const auto& message = received.volume_health().health_statuses(0).message();
+  CHECK(message.size() == 1024);
+  CHECK(message.back() == '?');
+}
+
+TEST_CASE("the storage has a status for each condition, and none while nothing is wrong") {
+  v1::NodeGetStorageHealthResponse response;
+  corbd::csi::fill(response, std::vector<corbd::csi::BackendCondition>());
+  CHECK(response.backend_health().empty());
+  corbd::csi::fill(response, {{true, "ClusterUnreachable", "a"}, {false, "PoolFull", std::string(2000, 'x')}});
+  REQUIRE(response.backend_health_size() == 2);
+  CHECK(response.backend_health(0).status() == v1::STORAGE_UNREACHABLE);
+  CHECK(response.backend_health(0).reason() == "ClusterUnreachable");
+  CHECK(response.backend_health(1).status() == v1::STORAGE_DEGRADED);
+  CHECK(response.backend_health(1).message().size() == 1024);
+}
+
 TEST_CASE("a healthy volume has no health status, and a failed one is INACCESSIBLE with its reason") {
   auto status = staged();
   v1::NodeGetVolumeHealthResponse response;

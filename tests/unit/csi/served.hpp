@@ -60,6 +60,7 @@ class Served {
     config.max_volumes = [this](Until) { return room(max_volumes); };
     config.max_calls = max_calls;
     config.volume_health = volume_health;
+    config.backends = [] { return std::vector{corbd::csi::BackendCondition{true, "NodeFenced", "prod"}}; };
     config.controller = controller;
     config.on_ended = [this](const rpc::Ended& call) {
       ++calls[std::string(call.method) + " " + std::to_string(call.grpc_code)];

@@ -102,21 +102,29 @@ TEST_CASE("the statistics of a known volume contain its condition, and those of 
   CHECK(ask("image-1", response, "") == grpc::INVALID_ARGUMENT);
 }
 
-TEST_CASE("the health of volumes is served and announced only with --volume-health") {
+TEST_CASE("the health of volumes and of the storage is served and announced only with --volume-health") {
   const bool flag = GENERATE(false, true);
   Served scene(512, flag);
   REQUIRE(scene.start());
   const auto node = v1::Node::NewStub(scene.channel());
-  grpc::ClientContext context, capabilities_context;
+  grpc::ClientContext context, storage_context, capabilities_context;
   v1::NodeGetVolumeHealthRequest request;
   request.set_volume_id("image-1");
   v1::NodeGetVolumeHealthResponse response;
   CHECK(node->NodeGetVolumeHealth(&context, request, &response).error_code() ==
         (flag ? grpc::OK : grpc::UNIMPLEMENTED));
   CHECK(response.volume_health().health_statuses_size() == (flag ? 1 : 0));
+  v1::NodeGetStorageHealthRequest storage_request;
+  (*storage_request.mutable_secrets())["userKey"] = "secret";
+  v1::NodeGetStorageHealthResponse storage;
+  CHECK(node->NodeGetStorageHealth(&storage_context, storage_request, &storage).error_code() ==
+        (flag ? grpc::OK : grpc::UNIMPLEMENTED));
+  CHECK(storage.backend_health_size() == (flag ? 1 : 0));
   v1::NodeGetCapabilitiesResponse capabilities;
   REQUIRE(node->NodeGetCapabilities(&capabilities_context, v1::NodeGetCapabilitiesRequest(), &capabilities).ok());
-  CHECK(capabilities.capabilities_size() == (flag ? 6 : 5));
+  std::vector<int> offered;
+  for (const auto& one : capabilities.capabilities()) offered.push_back(one.rpc().type());
+  CHECK(offered == (flag ? std::vector<int>{1, 2, 4, 3, 5, 7, 8} : std::vector<int>{1, 2, 4, 3, 5}));
 }
 
 TEST_CASE("the CSI-Addons socket announces space reclaim and key rotation, and serves space reclaim") {

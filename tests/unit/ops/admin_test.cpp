@@ -107,7 +107,7 @@ TEST_CASE("the status has the judgement that the probes have") {
   v1::GetStatusResponse said;
   REQUIRE(scene.call(&Stub::GetStatus, v1::GetStatusRequest(), said).ok());
   ops::NodeHealth health;
-  scene.thread.call([&] { health = scene.server->health(scene.volumes.overview()); });
+  scene.thread.call([&] { health = corbd::ops::judge(scene.server->facts(scene.volumes.overview())); });
   CHECK(said.verdict() == v1::VERDICT_CRITICAL);
   CHECK_FALSE(said.ready());
   REQUIRE(static_cast<std::size_t>(said.components_size()) == health.components.size());
