@@ -17,10 +17,11 @@ class Writer:
         self.journal = journal or os.path.join(lab.dir, "writer-%d.journal" % len(lab.started))
         self.argv = ["run", "--path", path, "--size", str(size), "--mode", mode, "--journal", self.journal, "--threads", str(threads),
                      "--paced", str(paced), "--pace-ms", str(pace_ms)]
+        self.begun_by = []  # a command that becomes the writer
         self.process = None
 
     def start(self, seconds=0):
-        self.process = self.lab.start([WRITER] + self.argv + ["--seconds", str(seconds)], log=os.path.join(self.lab.out, "writer.log"))
+        self.process = self.lab.start(self.begun_by + [WRITER] + self.argv + ["--seconds", str(seconds)], log=os.path.join(self.lab.out, "writer.log"))
         wait_for("the first acknowledged write", lambda: self.acked() > 0, 60)
         return self
 
