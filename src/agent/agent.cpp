@@ -34,6 +34,7 @@
 #include "corbd/volume/shell.hpp"
 #include "devices.hpp"
 #include "health_monitor.hpp"
+#include "kept_listeners.hpp"
 #include "kms_kubernetes.hpp"
 #include "mounters.hpp"
 #include "node_capacity.hpp"
@@ -161,8 +162,7 @@ class Agent final {
                    .health = health_,
                    .giver = giver_,
                    .lock = lock_,
-                   .keep_listener = [this](const std::string& path, int socket,
-                                           bool registered) { keep_listener(path, socket, registered); }}),
+                   .listeners = listeners_}),
         runner_(control_, *clock_,
                 {.io = io_,
                  .options = options,
@@ -178,7 +178,7 @@ class Agent final {
     if (registrar) registrar_.emplace(control_, *clock_, *registrar);
     if (registrar_ && keeper_)
       registrar_->on_socket(
-          [this](const std::string& path, int socket, bool registered) { keep_listener(path, socket, registered); });
+          [this](const std::string& path, int socket, bool registered) { listeners_.keep(path, socket, registered); });
     for (auto& one : start.listeners) takeover_.inherit_listener(std::move(one.socket), one.registered);
   }
 
@@ -343,7 +343,7 @@ class Agent final {
     shell_.set_cordoned(cordon_.now().has_value());
     shell_.set_capacity(capacity_.now());
     if (auto serving = co_await listen(); !serving) co_return serving;
-    keep_listeners();
+    listeners_.keep_all(csi_);
     if (auto serving = admin_.start(); !serving) co_return serving;
     log::info("agent.started", {{"endpoint", options_.endpoint}, {"pid", ::getpid()}, {"version", CORBD_VERSION}});
     co_await tell_ready();
@@ -371,17 +371,6 @@ class Agent final {
     }
   }
 
-  /// With this, no name in the folder comes or goes when the process is killed, and callers wait for the next agent.
-  void keep_listeners() {
-    for (const auto& [path, socket] : csi_.sockets()) keep_listener(path, socket, false);
-  }
-
-  void keep_listener(const std::string& path, int socket, bool registered) {
-    if (!keeper_) return;
-    const auto kept = socket < 0 ? keeper_->drop_listener(path) : keeper_->hold_listener(path, registered, socket);
-    if (!kept) log::warning("keeper.listener_not_kept", {{"path", path}, {"error", kept.error().text}});
-  }
-
   task<> look_at_kms_config() {
     auto job = [folder = options_.kms_config_dir] { return check_kms_config(folder); };
     static_cast<void>(co_await files_.run(std::move(job), {}, "reading the KMS config"));
@@ -397,6 +386,7 @@ class Agent final {
 
   const Options& options_;
   const std::unique_ptr<keeper::Client> keeper_;
+  KeptListeners listeners_{keeper_.get()};
   asio::io_context io_{1};
   executor control_;
   std::unique_ptr<Clock> clock_;

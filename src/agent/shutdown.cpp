@@ -137,7 +137,7 @@ task<> Shutdown::end_commands() {
 /// Callers that come from now on wait for the next agent. kubelet sees no change, and keeps the driver registered.
 void Shutdown::release_listeners() {
   // The next agent will have them, or nobody: leave them to its keeper alone.
-  for (const auto& [path, socket] : parts_.csi.sockets()) parts_.keep_listener(path, -1, false);
+  parts_.listeners.drop_all(parts_.csi);
   if (!parts_.giver.next_listens()) return;
   callers_ = parts_.csi.release();
   if (!parts_.registrar) return;
@@ -162,7 +162,7 @@ task<result<>> Shutdown::serve_on() {
   static_cast<void>(co_await parts_.files.run(std::move(note), {}, "noting who has the lock"));
   if (auto adopted = parts_.csi.adopt(std::move(callers_)); !adopted) co_return adopted;
   callers_.clear();
-  for (const auto& [path, socket] : parts_.csi.sockets()) parts_.keep_listener(path, socket, false);
+  parts_.listeners.keep_all(parts_.csi);
   if (registration_) co_return parts_.registrar->adopt(std::move(registration_));
   co_return result<>();
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +20,7 @@
 #include "corbd/orchestrator/kubernetes.hpp"
 #include "corbd/volume/shell.hpp"
 #include "health_monitor.hpp"
+#include "kept_listeners.hpp"
 
 namespace corbd::agent {
 
@@ -45,8 +45,7 @@ class Shutdown {
     HealthMonitor& health;
     handover::Giver& giver;
     const Fd& lock;  ///< lock of the state directory
-    /// Stores a listening socket in this agent's keeper; -1: there is none at that path any more.
-    std::function<void(const std::string& path, int socket, bool registered)> keep_listener;
+    KeptListeners& listeners;
   };
   Shutdown(executor control, Clock& clock, const Parts& parts);
 
