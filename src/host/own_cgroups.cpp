@@ -34,7 +34,7 @@ std::string may_be_swapped(const std::string& root) {
   const auto groups = own_cgroups(root + "/sys/fs/cgroup", root + "/proc/self/cgroup");
   const auto forbids = [](const std::string& group) { return kernel_number(group + "/memory.swap.max") == 0U; };
   if (swaps.empty() || std::ranges::any_of(groups, forbids)) return "";
-  return "the node has swap (" + swaps + "), and memory.swap.max of this process' cgroup is not 0";
+  return "the node has swap (" + swaps + "), and no cgroup that is seen here forbids it (memory.swap.max 0)";
 }
 
 std::optional<std::uint64_t> kernel_number(const std::string& file) {

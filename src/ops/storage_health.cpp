@@ -1,32 +1,41 @@
 #include "corbd/ops/storage_health.hpp"
 
-#include <algorithm>
+#include <array>
+
+#include "corbd/volume/condition.hpp"
 
 namespace corbd::ops {
 namespace {
 
-/// Adds a condition, or a cluster to the same condition of another one.
-void add(std::vector<StorageCondition>& all, bool unreachable, const char* reason, std::string message) {
-  const auto same = std::ranges::find(all, reason, &StorageCondition::reason);
-  if (same == all.end())
-    all.push_back({unreachable, reason, std::move(message)});
-  else
-    same->message += "; " + message;
+bool is_fenced(const ClusterFacts& of) { return !of.node_fenced.empty(); }
+/// A volume that is served is in no queue that asks its cluster; its requests tell.
+bool is_unreachable(const ClusterFacts& of) {
+  return of.does_not_answer || of.oldest_request >= volume::kUnreachableAfter;
 }
+bool has_full_pool(const ClusterFacts& of) { return !of.pool_full.empty(); }
+bool is_late(const ClusterFacts& of) { return of.oldest_request >= kStalled && !is_unreachable(of); }
+
+struct Row {
+  bool (*holds)(const ClusterFacts&);
+  bool unreachable;
+  const char *reason, *text;
+};
+constexpr std::array kRows{
+    Row{is_fenced, true, "NodeFenced", "refuses every client of this node"},
+    Row{is_unreachable, true, "ClusterUnreachable", "does not answer"},
+    Row{has_full_pool, false, "PoolFull", "has a full pool, and a volume waits for room in it"},
+    Row{is_late, false, "RequestsWait", "answers late"},
+};
 
 }  // namespace
 
 std::vector<StorageCondition> storage_conditions(const NodeFacts& facts) {
   std::vector<StorageCondition> all;
-  for (const auto& [id, cluster] : facts.clusters) {
-    const std::string who = "cluster " + id;
-    if (!cluster.node_fenced.empty()) add(all, true, "NodeFenced", who + ": " + cluster.node_fenced);
-    if (cluster.does_not_answer) add(all, true, "ClusterUnreachable", who + " does not answer");
-    if (!cluster.pool_full.empty()) add(all, false, "PoolFull", who + ": " + cluster.pool_full);
-    if (cluster.oldest_request >= kStalled) {
-      const auto waits = std::chrono::duration_cast<std::chrono::seconds>(cluster.oldest_request).count();
-      add(all, false, "RequestsWait", who + " has not answered a request for " + std::to_string(waits) + " s");
-    }
+  for (const Row& row : kRows) {
+    std::string message;
+    for (const auto& [id, cluster] : facts.clusters)
+      if (row.holds(cluster)) message += (message.empty() ? "cluster " : ", cluster ") + id + " " + row.text;
+    if (!message.empty()) all.push_back({row.unreachable, row.reason, "see `corbd status` on the node: " + message});
   }
   return all;
 }

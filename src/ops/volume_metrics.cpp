@@ -95,7 +95,7 @@ void volumes(Families& into, const Snapshot& snapshot) {
              "Snapshots for which corbd froze the filesystem, or held the requests of a raw block device back.",
              [](const auto& volume) { return double{1} * volume.counts.freezes.made; });
   per_volume(into, snapshot, "corbd_volume_freezes_refused_total", MetricType::Counter,
-             "Snapshots that corbd refused because it could do neither.",
+             "Snapshots that corbd refused: it could do neither in time, or the agent was leaving.",
              [](const auto& volume) { return double{1} * volume.counts.freezes.refused; });
   per_volume(into, snapshot, "corbd_volume_freezes_broken_total", MetricType::Counter,
              "Snapshots that may have been made after the thaw, so they are like ones without a freeze.",

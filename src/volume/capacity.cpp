@@ -38,7 +38,7 @@ Capacity capacity_of(const CapacityFacts& facts) {
   return {static_cast<std::uint32_t>(std::max<std::uint64_t>(most, 1)), std::move(bound)};
 }
 
-result<> Capacity::take_one_more(std::uint64_t count) const {
+result<> Capacity::check_room_beside(std::uint64_t count) const {
   if (count < volumes) return {};
   return Error{errc::exhausted, "this node carries " + std::to_string(count) + " volumes, and it has room for " +
                                     std::to_string(volumes) + ", by " + bound +

@@ -31,20 +31,20 @@ task<> Closes::close(std::unique_ptr<device::Link> link, std::unique_ptr<image::
   while (link) {
     const Waited idle = co_await link->idle(some_time());
     if (idle == Waited::ready || !given_up || !image) break;
-    co_await judge(*image, *given_up);
+    co_await judge_client(*image, *given_up);
   }
   link.reset();
   if (!image) co_return;
   auto closed = co_await image->close(some_time());
   while (!closed && closed.error().code == errc::timed_out && given_up) {
-    co_await judge(*image, *given_up);
+    co_await judge_client(*image, *given_up);
     closed = co_await image->close(some_time());
   }
   if (!closed) log::warning("image.not_closed", {{"image", image->key().text()}, {"error", closed.error().text}});
 }
 
 /// Judges a client once at a time, because each question dials.
-task<> Closes::judge(image::Image& image, const image::Access& as) {
+task<> Closes::judge_client(image::Image& image, const image::Access& as) {
   const std::string client = image.client();
   if (leaving_() || image.client_given_up() || !judging_.insert(client).second) co_return;
   const Until soon{clock_.now() + kJudgesAfter};

@@ -33,7 +33,7 @@ class Closes {
  private:
   task<> close(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image,
                std::optional<image::Access> given_up);
-  task<> judge(image::Image& image, const image::Access& as);
+  task<> judge_client(image::Image& image, const image::Access& as);
 
   /// Operations of the link on the image may be under way.
   struct LeftOpen {

@@ -6,7 +6,6 @@ namespace corbd::volume {
 namespace {
 
 using Kind = Condition::Kind;
-constexpr std::chrono::seconds kSlow{30};
 
 std::string because(const Status& status) { return status.last_error ? ": " + status.last_error->text : ""; }
 
@@ -96,7 +95,7 @@ Condition condition_of(const Status& status) {
   if (status.unserved) return unserved(status);
   if (!status.kernel_refused.empty()) return {Kind::inaccessible, "ClientFenced", text_of_refused_kernel(status)};
   if (status.other_silent >= kServerSilent) return silent(status);
-  if (status.oldest >= kSlow) {
+  if (status.oldest >= kUnreachableAfter) {
     const auto waits = std::chrono::duration_cast<std::chrono::seconds>(status.oldest).count();
     return {Kind::inaccessible, "ClusterUnreachable",
             "the cluster has not answered a request for " + std::to_string(waits) +

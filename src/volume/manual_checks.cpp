@@ -37,6 +37,16 @@ std::optional<Error> why_not_checked(const Volume& volume, const Ports& ports) {
                                  "again while it waits: the check is made right before the mount"};
 }
 
+Error ManualChecks::busy(const std::string& id, const Due& due, time_point now) {
+  const auto age = std::chrono::duration_cast<std::chrono::seconds>(now - due.since).count();
+  return {errc::busy, "a " + std::string(due.repair ? "repair" : "check without a repair") + " of volume " + id +
+                          ", which another `corbd fsck` asked for, " + (due.begun ? "began " : "has waited since ") +
+                          std::to_string(age) + " s ago" +
+                          (due.begun ? ": repeat this once it has ended"
+                                     : ": end that command, and repeat this 15 s later; or repeat this once it has its "
+                                       "result")};
+}
+
 void ManualChecks::forget_old() {
   const auto now = clock_.now();
   for (auto& [id, checks] : all_) {
@@ -69,10 +79,12 @@ result<ManualCheck> ManualChecks::ask(const std::string& id, const std::string& 
     checks.runs.erase(token);
     return *refused;
   }
-  if (!begun && checks.due && checks.due->repair != repair)
-    return Error{errc::busy, std::string("another `corbd fsck` of volume ") + id + " waits for the next stage, " +
-                                 (repair ? "without --repair" : "with --repair") +
-                                 ": end that one, and repeat this 15 s later"};
+  // Nothing may be repaired against anybody's word: a run that wants nothing changed prevails until the check begins.
+  if (!begun && checks.due && !repair) checks.due->repair = false;
+  if (checks.due && checks.due->repair != repair) {
+    checks.runs.erase(token);
+    return busy(id, *checks.due, now);
+  }
   if (!checks.due) checks.due = Due{.repair = repair, .since = now};
   checks.runs[token].asked_at = now;
   return ManualCheck{.state = begun ? ManualCheck::State::works : ManualCheck::State::waits,

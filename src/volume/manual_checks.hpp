@@ -19,8 +19,9 @@ class ManualChecks {
   explicit ManualChecks(Clock& clock) : clock_(clock) {}
 
   /// Asks for a check, or tells how far it is. A `token` names one run of the command; several may wait for the same
-  /// check, and each gets its result. busy: another run waits, and wants a repair where this one wants none, or none
-  /// where this one does. `refused`: why none may begin.
+  /// check, and each gets its result. A run that wants no repair takes back a repair that has not begun. busy: another
+  /// run's check without a repair is due, and this run wants a repair; or another's check has begun, and is not what
+  /// this run wants. `refused`: why none may begin.
   result<ManualCheck> ask(const std::string& id, const std::string& token, bool repair,
                           const std::optional<Error>& refused = std::nullopt);
   /// Called by the stage. Returns whether to repair; nothing: no check was asked for, or nobody waits for it any more.
@@ -44,6 +45,7 @@ class ManualChecks {
     std::map<std::string, Run> runs;  ///< by token
   };
   void forget_old();
+  static Error busy(const std::string& id, const Due& due, time_point now);
   Clock& clock_;
   std::map<std::string, Checks> all_;  ///< by volume ID
 };

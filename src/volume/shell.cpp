@@ -178,7 +178,7 @@ result<> Shell::Impl::check_room(const std::string& id, const Wish& wish, const 
   if (!capacity_ || staged == nullptr || volume.record || !volume.operations.empty()) return {};
   std::uint64_t count = 0;
   for (const auto& [other, one] : volumes_) count += one->record || !one->operations.empty() ? 1 : 0;
-  auto room = capacity_->take_one_more(count);
+  auto room = capacity_->check_room_beside(count);
   if (room || is_here(id, *staged)) return {};
   return room;
 }

@@ -49,7 +49,9 @@ class Disturbances:
     def moves(self, volume):
         """A volume one of whose requests waits for the cluster stays with its client until the next stage, or for five minutes (docs/rotating-keys.md)."""
         volume.stage(patience=30)
-        return self.agent.events("client.changed", volume=volume.id, user=volume.user)
+        changed = self.agent.events("client.changed", volume=volume.id, user=volume.user)
+        check(changed or self.agent.events("client.not_changed", volume=volume.id, user=volume.user), "a stage neither changed the client nor said why not")
+        return changed
 
 
 class Disturbed(Disturbances):

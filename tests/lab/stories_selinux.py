@@ -125,7 +125,9 @@ def story_selinux(lab):
     enforcing, own = node.ask("enforce", node.give(policy))
     check(enforcing == "1" and own == "system_u:system_r:spc_t:s0", "enforcing: %s, own label: %s" % (enforcing, own))
     for fstype in ("ext4", "xfs"):
-        for line in node.ask("live", fstype, patience=300):
+        lines = node.ask("live", fstype, patience=300)
+        check(lines, "the kernel log has no denial, not even of the other pod")
+        for line in lines:
             # Those of the other pod. Before 6.18 a pod's writes may send to the link's socket with the pod's label (docs/sources.md#selinux).
             check("tclass=dir" in line or "tclass=file" in line, line)
     node.end()

@@ -134,6 +134,29 @@ TEST_CASE("a command that wants a repair is refused while another waits for a ch
   CHECK(scene.ask(true, "2")->repair);
 }
 
+TEST_CASE("a command without a repair takes back the repair that an earlier one asked for", "[failure:47]") {
+  Damaged scene;
+  scene.ask(true, "1");
+  CHECK_FALSE(scene.ask(false, "2")->repair);
+  CHECK(scene.ask(true, "1").error().code == errc::busy);
+  CHECK(scene.want(scene.refusing()) == errc::failed_precondition);
+  CHECK(scene.image().beyond_repair);
+  CHECK_FALSE(scene.ask(false, "2")->found->clean);
+}
+
+TEST_CASE("a command that wants another check than the one under way is told so", "[failure:47]") {
+  Damaged scene;
+  const bool repair = GENERATE(true, false);
+  scene.ask(repair, "1");
+  result<volume::ManualCheck> meanwhile;
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call == "inspect") meanwhile = scene.ask(!repair, "2");
+  };
+  scene.want(scene.refusing());
+  CHECK(meanwhile.error().code == errc::busy);
+  CHECK(scene.ask(repair, "1")->state == State::done);
+}
+
 TEST_CASE("a checker without an answer keeps the stage from going on with the device", "[failure:47]") {
   Damaged scene;
   scene.ask(true);

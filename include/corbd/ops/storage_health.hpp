@@ -10,13 +10,15 @@ namespace corbd::ops {
 
 /// A condition of one or more clusters, in the terms of CSI 1.13.
 struct StorageCondition {
-  bool unreachable = false;  ///< their volumes cannot be used on this node; otherwise some wait, or all are slow
+  bool unreachable = false;  ///< their volumes cannot be used on this node; otherwise some wait
   std::string reason;        ///< CamelCase; unique in an answer
-  std::string message;       ///< names every cluster that it concerns
+  /// Names the clusters that it concerns. kubelet keeps the first message for as long as the reason stays
+  /// (docs/sources.md#volume-health), so it has no figures, and names `corbd status`.
+  std::string message;
 };
 
-/// Returns what judge() finds wrong with clusters. A cluster without a volume on this node is unknown, so it counts as
-/// well.
+/// Returns the conditions of clusters that have a volume on this node; of the others nothing is known. Volumes that
+/// only the next agent cannot serve (ClusterFacts::refused_again) are none.
 std::vector<StorageCondition> storage_conditions(const NodeFacts& facts);
 
 }  // namespace corbd::ops

@@ -54,9 +54,10 @@ std::string way_out_of_damage(const Record& record);
 struct ClosingClient {
   bool refused = false;  ///< the cluster refuses its user
   bool deaf = false;     ///< the cluster answers another client of its user, and not this one
-  bool needed = false;   ///< it serves a volume that gets answers
+  bool needed = false;   ///< it serves a volume that gets answers, or has nothing to ask
 };
-/// Whether the client never gets an answer, so that giving it up loses nothing.
+/// Whether the client never gets an answer again. That it is deaf outweighs that it is needed: a volume without
+/// requests counts as one that gets answers.
 bool never_answered(const ClosingClient& client);
 
 /// Whether the outcome says anything about the image's owner. If it does not (an unpublish that had nothing to do, an

@@ -22,7 +22,7 @@ struct Capacity {
   std::uint32_t volumes = 0;  ///< at least one: kubelet reads 0 as "no limit"
   std::string bound;          ///< names what bounds it: "--max-volumes"
   /// Whether a node that carries `count` volumes may get another. An error (exhausted) names the bound.
-  result<> take_one_more(std::uint64_t count) const;
+  result<> check_room_beside(std::uint64_t count) const;
 };
 
 /// A part that was measured or counted for each volume, and one for the agent itself. Memory: docs/performance.md, an

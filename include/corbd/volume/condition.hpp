@@ -1,11 +1,15 @@
 // The condition of a volume, for CSI callers and metrics. It uses only what the agent knows, and asks nobody.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "corbd/volume/status.hpp"
 
 namespace corbd::volume {
+
+/// A volume whose request has had no answer for as long has a cluster that does not answer.
+inline constexpr std::chrono::seconds kUnreachableAfter{30};
 
 struct Condition {
   enum class Kind {
