@@ -1,6 +1,7 @@
 #include "buffers.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -9,8 +10,11 @@
 #include <utility>
 
 namespace corbd::nbd {
-namespace {
-constexpr std::size_t kSmallest = 4096;
+
+// No two buffers share a page: pages go back to the system whole. Kernels of arm64 may have pages of 16 or 64 KiB.
+std::size_t Buffers::system_smallest() {
+  static const std::size_t smallest = std::max(std::size_t{4096}, static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
+  return smallest;
 }
 
 Buffers::~Buffers() {
@@ -23,17 +27,19 @@ Buffers::~Buffers() {
 std::byte* Buffers::make(std::size_t size) {
   if (arena_ != nullptr)
     if (std::byte* const buffer = arena_->take(size)) return buffer;
-  return static_cast<std::byte*>(std::aligned_alloc(kSmallest, size));
+  return static_cast<std::byte*>(std::aligned_alloc(smallest_, size));
 }
 
-std::size_t Buffers::rounded(std::size_t bytes) { return std::bit_ceil(std::max(bytes, kSmallest)); }
+std::size_t Buffers::rounded(std::size_t bytes, std::size_t smallest) {
+  return std::bit_ceil(std::max(bytes, smallest));
+}
 
-std::size_t Buffers::class_of(std::size_t bytes) {
-  return static_cast<std::size_t>(std::countr_zero(rounded(bytes)) - std::countr_zero(kSmallest));
+std::size_t Buffers::class_of(std::size_t bytes) const {
+  return static_cast<std::size_t>(std::countr_zero(rounded(bytes, smallest_)) - std::countr_zero(smallest_));
 }
 
 std::byte* Buffers::take(std::size_t bytes) {
-  const std::size_t size = rounded(bytes);
+  const std::size_t size = rounded(bytes, smallest_);
   auto& list = free_.at(class_of(bytes));
   std::byte* buffer = nullptr;
   if (!list.kept.empty()) {
@@ -60,7 +66,7 @@ std::byte* Buffers::take(std::size_t bytes) {
 }
 
 void Buffers::give_back(std::byte* buffer, std::size_t bytes) {
-  const std::size_t size = rounded(bytes);
+  const std::size_t size = rounded(bytes, smallest_);
   used_ -= size;
   kept_ += size;
   free_.at(class_of(bytes)).kept.push_back(buffer);
@@ -77,7 +83,7 @@ void Buffers::look_back() {
 bool Buffers::trim(std::size_t at_most) { return let_go(leave_, at_most); }
 
 bool Buffers::let_go(std::size_t leave, std::size_t at_most) {
-  std::size_t size = kSmallest << (kClasses - 1), given = 0;
+  std::size_t size = smallest_ << (kClasses - 1), given = 0;
   for (auto list = free_.rbegin(); list != free_.rend() && kept_ > leave; ++list, size /= 2)
     while (!list->kept.empty() && kept_ > leave) {
       if (given >= at_most) return true;

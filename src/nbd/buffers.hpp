@@ -16,15 +16,19 @@ namespace corbd::nbd {
 /// memory between them matters.
 class Buffers {
  public:
-  /// With an arena, which outlives this object, the buffers are the arena's memory.
-  explicit Buffers(std::size_t keep_bytes, Arena* arena = nullptr) : keep_bytes_(keep_bytes), arena_(arena) {}
+  /// With an arena, which outlives this object, the buffers are the arena's memory. `smallest`: a power of two, and at
+  /// least a page of the system.
+  explicit Buffers(std::size_t keep_bytes, Arena* arena = nullptr, std::size_t smallest = system_smallest())
+      : keep_bytes_(keep_bytes), smallest_(smallest), arena_(arena) {}
   ~Buffers();
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
 
-  /// Returns the bytes that such a buffer really takes: a power of two, at least 4 KiB.
-  static std::size_t rounded(std::size_t bytes);
-  /// Returns memory aligned to 4 KiB.
+  /// Returns the smallest buffer of this system: a page, at least 4 KiB.
+  static std::size_t system_smallest();
+  /// Returns the bytes that such a buffer really takes: a power of two.
+  static std::size_t rounded(std::size_t bytes, std::size_t smallest = system_smallest());
+  /// Returns memory aligned to the smallest buffer.
   std::byte* take(std::size_t bytes);
   void give_back(std::byte* buffer, std::size_t bytes);
   /// Whether it keeps more than its permanent reserve.
@@ -39,8 +43,8 @@ class Buffers {
   std::size_t resident() const { return resident_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr std::size_t kClasses = 20;  // sizes from 4 KiB to 2 GiB
-  static std::size_t class_of(std::size_t bytes);
+  static constexpr std::size_t kClasses = 20;  // sizes from 4 KiB to 2 GiB, or from a larger page on
+  std::size_t class_of(std::size_t bytes) const;
   /// Frees kept buffers, the largest first, until `leave` bytes remain or about `at_most` bytes are given back. Returns
   /// true if there is more.
   bool let_go(std::size_t leave, std::size_t at_most);
@@ -52,7 +56,7 @@ class Buffers {
     std::vector<std::byte*> bare;  ///< without pages
   };
 
-  std::size_t keep_bytes_;
+  std::size_t keep_bytes_, smallest_;
   Arena* const arena_;
   std::size_t kept_ = 0, used_ = 0;       ///< bytes
   std::size_t peak_ = 0, last_peak_ = 0;  ///< maximum of used_ in this period, and in the one before

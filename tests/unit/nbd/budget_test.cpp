@@ -63,6 +63,29 @@ TEST_CASE("a buffer that was given back is used again") {
   buffers.give_back(first, 8192);
 }
 
+TEST_CASE("where pages are larger, memory that goes back takes nothing of the buffers beside it") {
+  constexpr std::size_t page = 64 << 10;
+  auto arena = nbd::Arena::make(16 * page);
+  REQUIRE(arena);
+  for (nbd::Arena* const from : {static_cast<nbd::Arena*>(nullptr), &*arena}) {
+    nbd::Buffers buffers(0, from, page);
+    std::vector<std::byte*> all;
+    for (int i = 0; i < 8; ++i) all.push_back(buffers.take(4096));
+    for (std::byte* const one : all) std::memset(one, 7, 4096);
+    for (std::size_t i = 0; i < all.size(); i += 2) buffers.give_back(all[i], 4096);
+    // No two of them share a page, of which the system takes the whole.
+    CHECK(std::ranges::all_of(all, [&](std::byte* one) { return (one - all.front()) % std::ptrdiff_t{page} == 0; }));
+    buffers.look_back();
+    buffers.look_back();
+    buffers.trim(SIZE_MAX);
+    CHECK_FALSE(buffers.has_spare());
+    for (std::size_t i = 1; i < all.size(); i += 2) {
+      CHECK(std::all_of(all[i], all[i] + 4096, [](std::byte one) { return one == std::byte{7}; }));
+      buffers.give_back(all[i], 4096);
+    }
+  }
+}
+
 TEST_CASE("memory of a peak goes back once the period after it ends, also while a buffer stays in use",
           "[failure:42][rule:23]") {
   constexpr std::size_t kept = 1 << 20, size = 256 << 10, count = 64;
