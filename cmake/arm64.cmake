@@ -1,0 +1,20 @@
+# Compiles for arm64 on another machine, with what scripts/sysroot made: the preset release-arm64.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+set(CMAKE_C_COMPILER_TARGET ${CMAKE_LIBRARY_ARCHITECTURE})
+set(CMAKE_CXX_COMPILER_TARGET ${CMAKE_LIBRARY_ARCHITECTURE})
+get_filename_component(CMAKE_SYSROOT ${CMAKE_CURRENT_LIST_DIR}/../build/sysroot-arm64 ABSOLUTE)
+if(NOT EXISTS ${CMAKE_SYSROOT}/made)
+  message(FATAL_ERROR "corbd: there is no ${CMAKE_SYSROOT}: scripts/sysroot makes it")
+endif()
+# This machine's own linker, which CMake's first try would take, knows no arm64.
+string(REGEX MATCH "-[0-9]+$" version "${CMAKE_CXX_COMPILER}")
+set(CMAKE_EXE_LINKER_FLAGS_INIT -fuse-ld=lld${version})
+# Generators and the compiler are this machine's, and nothing else is.
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+set(ENV{PKG_CONFIG_SYSROOT_DIR} ${CMAKE_SYSROOT})
+set(ENV{PKG_CONFIG_LIBDIR} ${CMAKE_SYSROOT}/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/pkgconfig:${CMAKE_SYSROOT}/usr/share/pkgconfig)
