@@ -31,16 +31,24 @@ debian_lists() {  # FOLDER deb|deb-src RELEASE
   debian_apt "$1" apt-get update -o APT::Update::Error-Mode=any -o Acquire::Retries=2 -o Acquire::http::Timeout=30
 }
 
-# Makes FOLDER the root of another release: debootstrap's smallest. The log of a failure goes to stderr.
-debian_root() {  # FOLDER RELEASE LOG
-  local mirror script=/usr/share/debootstrap/scripts/$2
+# Makes FOLDER the root of another release: debootstrap's smallest. The log of a failure goes to stderr. Where this kernel does not start the programs of ARCH,
+# only a command of scripts/lab/foreign can chroot into it.
+debian_root() {  # FOLDER RELEASE LOG [ARCH]
+  local mirror script=/usr/share/debootstrap/scripts/$2 native arch=${4:-}
+  native=$(dpkg --print-architecture)
   command -v debootstrap >/dev/null || apt-get install -y -q --no-install-recommends debootstrap >"$3" 2>&1 || { tail -n 20 "$3" >&2; return 1; }
   # An older debootstrap does not know the release's name. It makes all of them as it makes sid.
   [ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid
   mirror=${CORBD_MIRROR:-$(debian_mirror)}
   [ -n "$mirror" ] || { echo "apt knows no Debian archive: name one in CORBD_MIRROR" | tee "$3" >&2; return 1; }
   rm -rf --one-file-system "$1"
-  debootstrap --variant=minbase "$2" "$1" "$mirror" "$script" >"$3" 2>&1 || { tail -n 20 "$3" >&2; return 1; }
+  if [ "${arch:-$native}" = "$native" ]; then
+    debootstrap --variant=minbase "$2" "$1" "$mirror" "$script" >"$3" 2>&1 || { tail -n 20 "$3" >&2; return 1; }
+  else
+    # In a container debootstrap makes no devices, which a user namespace does not allow. The first stage has made them.
+    { debootstrap --foreign --arch="$arch" --variant=minbase "$2" "$1" "$mirror" "$script" &&
+      scripts/lab/foreign unshare --pid --fork --kill-child chroot "$1" env container=lxc /debootstrap/debootstrap --second-stage; } >"$3" 2>&1 || { tail -n 20 "$3" >&2; return 1; }
+  fi
   # A mirror whose lists are too old for apt serves the root if it serves this machine.
   apt-config dump Acquire::Check-Valid-Until >"$1/etc/apt/apt.conf.d/90corbd"
   # It may be made again at any time.
