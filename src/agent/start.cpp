@@ -208,10 +208,12 @@ int start(const Options& options, Fd keeper) {
   // Do this before any thread exists: the flag is per thread and inherited.
   if (auto flusher = become_io_flusher(); !flusher) log::warning("agent.io_flusher", {{"error", flusher.error().text}});
   if (const std::string why = host::may_be_swapped(""); !why.empty())
-    log::warning("agent.may_be_swapped",
-                 {{"cause", why},
-                  {"effect", "under memory pressure each device may wait until the agent's pages are read again"},
-                  {"hint", "see docs/operations.md, \"Swap\""}});
+    log::warning(
+        "agent.may_be_swapped",
+        {{"cause", why},
+         {"effect", "under memory pressure each device may wait until the agent's pages are read again"},
+         {"hint",
+          "write 0 into memory.swap.max of the agent's cgroup, or have no swap: docs/operations.md, \"Swap\""}});
   for (const auto& flag : options.ignored) log::info("agent.flag_ignored", {{"flag", flag}});
   const auto accepts = accepts_refused(options, std::chrono::system_clock::now());
   if (!accepts) return refuse(accepts.error());

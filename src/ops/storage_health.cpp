@@ -22,9 +22,9 @@ struct Row {
 };
 constexpr std::array kRows{
     Row{is_fenced, true, "NodeFenced", "refuses every client of this node"},
-    Row{is_unreachable, true, "ClusterUnreachable", "does not answer"},
+    Row{is_unreachable, true, "ClusterUnreachable", "does not answer, or has left a request unanswered for 30 s"},
     Row{has_full_pool, false, "PoolFull", "has a full pool, and a volume waits for room in it"},
-    Row{is_late, false, "RequestsWait", "answers late"},
+    Row{is_late, false, "RequestsWait", "has left a request unanswered for 10 s"},
 };
 
 }  // namespace
@@ -35,7 +35,7 @@ std::vector<StorageCondition> storage_conditions(const NodeFacts& facts) {
     std::string message;
     for (const auto& [id, cluster] : facts.clusters)
       if (row.holds(cluster)) message += (message.empty() ? "cluster " : ", cluster ") + id + " " + row.text;
-    if (!message.empty()) all.push_back({row.unreachable, row.reason, "see `corbd status` on the node: " + message});
+    if (!message.empty()) all.push_back({row.unreachable, row.reason, message + ": see `corbd status` on the node"});
   }
   return all;
 }

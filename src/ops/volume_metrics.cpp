@@ -95,10 +95,10 @@ void volumes(Families& into, const Snapshot& snapshot) {
              "Snapshots for which corbd froze the filesystem, or held the requests of a raw block device back.",
              [](const auto& volume) { return double{1} * volume.counts.freezes.made; });
   per_volume(into, snapshot, "corbd_volume_freezes_refused_total", MetricType::Counter,
-             "Snapshots that corbd refused: it could do neither in time, or the agent was leaving.",
+             "Snapshots that corbd refused: the volume did not stand still in time, or the agent was leaving.",
              [](const auto& volume) { return double{1} * volume.counts.freezes.refused; });
   per_volume(into, snapshot, "corbd_volume_freezes_broken_total", MetricType::Counter,
-             "Snapshots that may have been made after the thaw, so they are like ones without a freeze.",
+             "Snapshots that may have been made after the thaw: delete them (docs/snapshots.md).",
              [](const auto& volume) { return double{1} * volume.counts.freezes.broken; });
   per_volume(into, snapshot, "corbd_volume_longest_freeze_seconds", MetricType::Gauge,
              "Longest time from a request of a snapshot to the thaw; writers wait for the last part of it.",

@@ -39,12 +39,10 @@ std::optional<Error> why_not_checked(const Volume& volume, const Ports& ports) {
 
 Error ManualChecks::busy(const std::string& id, const Due& due, time_point now) {
   const auto age = std::chrono::duration_cast<std::chrono::seconds>(now - due.since).count();
-  return {errc::busy, "a " + std::string(due.repair ? "repair" : "check without a repair") + " of volume " + id +
-                          ", which another `corbd fsck` asked for, " + (due.begun ? "began " : "has waited since ") +
-                          std::to_string(age) + " s ago" +
-                          (due.begun ? ": repeat this once it has ended"
-                                     : ": end that command, and repeat this 15 s later; or repeat this once it has its "
-                                       "result")};
+  return {errc::busy, "cannot check volume " + id + ": another `corbd fsck` with" + (due.repair ? "" : "out") +
+                          " --repair " + (due.begun ? "began to check it " : "has waited for ") + std::to_string(age) +
+                          (due.begun ? " s ago: repeat this once it has ended"
+                                     : " s: wait for its result, or end it and repeat this after 15 s")};
 }
 
 void ManualChecks::forget_old() {

@@ -66,5 +66,8 @@ TEST_CASE("a cluster whose requests wait is late at first, and unreachable when 
 TEST_CASE("a condition of two clusters is one condition that names both, because CSI allows each reason once") {
   const auto all = conditions_of({{"east", cluster_with(1)}, {"west", cluster_with(1)}});
   REQUIRE(all.size() == 1);
-  CHECK(all[0].message == "see `corbd status` on the node: cluster east does not answer, cluster west does not answer");
+  CHECK(all[0].message ==
+        "cluster east does not answer, or has left a request unanswered for 30 s, cluster west does not answer, or has "
+        "left "
+        "a request unanswered for 30 s: see `corbd status` on the node");
 }
