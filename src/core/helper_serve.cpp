@@ -9,7 +9,6 @@
 #include <csignal>
 #include <cstring>
 #include <exception>
-#include <fstream>
 #include <thread>
 
 #include "corbd/core/file.hpp"
@@ -74,9 +73,6 @@ int serve_helper(int fd, const HelperWork& work) {
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   // A signal to a whole control group is meant for the agent. A helper ends with its socket, when its work is done.
   for (const int ignored : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(ignored, SIG_IGN);
-  // A checker may take gigabytes. The kernel is to kill it rather than the agent, whose protection a helper inherits.
-  if (result<std::string> score = read_file("/proc/self/oom_score_adj", 16); score && score->starts_with('-'))
-    std::ofstream("/proc/self/oom_score_adj") << 0;
   std::string message;
   for (;;) {
     const auto got = helper_wire::receive(fd, 0, message);

@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "corbd/volume/condition.hpp"
+
 namespace corbd::ops {
 namespace {
 
@@ -220,6 +222,7 @@ void tally(NodeFacts& into, const std::vector<volume::Status>& all, const heal::
       cluster.why_refused = status.refused_again;
     }
     cluster.oldest_request = std::max(cluster.oldest_request, status.oldest);
+    if (status.in_flight > 0 && status.oldest < volume::kUnreachableAfter) cluster.answers_some = true;
     if (status.last_error && status.last_error->code == errc::node_fenced)
       cluster.node_fenced = status.last_error->text;
     if (status.unserved && status.last_error && status.last_error->code == errc::pool_full)

@@ -78,7 +78,10 @@ result<ManualCheck> ManualChecks::ask(const std::string& id, const std::string& 
     return *refused;
   }
   // Nothing may be repaired against anybody's word: a run that wants nothing changed prevails until the check begins.
-  if (!begun && checks.due && !repair) checks.due->repair = false;
+  if (!begun && checks.due && checks.due->repair && !repair) {
+    checks.due->repair = false;
+    std::erase_if(checks.runs, [](const auto& one) { return !one.second.done; });
+  }
   if (checks.due && checks.due->repair != repair) {
     checks.runs.erase(token);
     return busy(id, *checks.due, now);

@@ -19,9 +19,9 @@ class ManualChecks {
   explicit ManualChecks(Clock& clock) : clock_(clock) {}
 
   /// Asks for a check, or tells how far it is. A `token` names one run of the command; several may wait for the same
-  /// check, and each gets its result. A run that wants no repair takes back a repair that has not begun. busy: another
-  /// run's check without a repair is due, and this run wants a repair; or another's check has begun, and is not what
-  /// this run wants. `refused`: why none may begin.
+  /// check, and each gets its result. A run that wants no repair takes back a repair that has not begun, and those that
+  /// wanted it get no result of another check. busy: another run's check without a repair is due, and this run wants a
+  /// repair; or another's check has begun, and is not what this run wants. `refused`: why none may begin.
   result<ManualCheck> ask(const std::string& id, const std::string& token, bool repair,
                           const std::optional<Error>& refused = std::nullopt);
   /// Called by the stage. Returns whether to repair; nothing: no check was asked for, or nobody waits for it any more.

@@ -3,7 +3,11 @@ import glob
 import os
 
 from checks import Skip, check
-from machine import REPO, read
+from machine import REPO, read, run
+
+
+def processor():
+    return run(["dpkg", "--print-architecture"]).strip()
 
 
 class Release:
@@ -18,13 +22,13 @@ class Release:
 
     @property
     def image(self):
-        return self.file("corbd-image-*.tar")
+        return self.file("corbd-image-*-%s.tar" % processor())
 
     @property
     def package(self):
         """For this machine's Debian."""
         number = [line.partition("=")[2].strip('"') for line in read("/etc/os-release").splitlines() if line.startswith("VERSION_ID=")]
-        return self.file("corbd_*+deb%s_*.deb" % (number or ["none"])[0])
+        return self.file("corbd_*+deb%s_%s.deb" % ((number or ["none"])[0], processor()))
 
 
 def two():

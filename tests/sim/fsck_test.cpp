@@ -144,6 +144,15 @@ TEST_CASE("a command without a repair takes back the repair that an earlier one 
   CHECK_FALSE(scene.ask(false, "2")->found->clean);
 }
 
+TEST_CASE("a command whose repair was taken back gets no result of the check that was made instead", "[failure:47]") {
+  Damaged scene;
+  scene.ask(true, "1");
+  scene.ask(false, "2");
+  scene.want(scene.refusing());
+  CHECK(scene.ask(true, "1")->state == State::waits);
+  CHECK(scene.ask(true, "1")->repair);
+}
+
 TEST_CASE("a command that wants another check than the one under way is told so", "[failure:47]") {
   Damaged scene;
   const bool repair = GENERATE(true, false);

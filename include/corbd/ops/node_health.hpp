@@ -48,6 +48,7 @@ struct ClusterFacts {
   std::uint32_t volumes = 0, unserved = 0;
   bool does_not_answer = false;     ///< its breaker is open, and not only because a pool is full
   duration oldest_request{};        ///< age of the oldest request of any volume that the cluster has not answered
+  bool answers_some = false;        ///< a volume has requests under way, and none that waits for long
   std::uint32_t refused_again = 0;  ///< volumes with a Status::refused_again
   std::string why_refused;          ///< reason of one of them
   std::string node_fenced;          ///< why the cluster refuses every client of this node; empty: it does not
